@@ -262,11 +262,3 @@ func TestCases(t *testing.T) {
 		}
 	}
 }
-
-func TestLogsOfTheStore(t *testing.T) {
-	for name, want := range map[string]bool{"000012.log": true, "000012-001.log": true, "server.log": false, ".log": false, "000012.sst": false, "LOCK": false} {
-		if isStoreLog(name) != want {
-			t.Errorf("%s is a log: %v", name, !want)
-		}
-	}
-}

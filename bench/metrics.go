@@ -10,20 +10,36 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"parley/bench/target"
 )
 
-// metricStreams is the name of the operator's metric for the number of open streams, with
-// a space.
-const metricStreams = "parley_streams_open "
+// Pages of the operator's interface, and what they say with a space behind it. A heap profile is
+// made after a garbage collection.
+const (
+	metricsPage = "/metrics"
+	heapPage    = "/debug/pprof/heap?gc=1&debug=1"
 
-// liveBytes makes a server collect its garbage and returns the bytes of its heap that are
-// alive, and of its stacks.
-func liveBytes(ctx context.Context, admin, token string) (bytes uint64, err error) {
-	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+admin+"/debug/pprof/heap?gc=1&debug=1", nil)
+	metricStreams = "parley_streams_open "
+	metricLog     = "parley_engine_log_bytes_total "
+	heapAlive     = "# HeapAlloc = "
+	heapStacks    = "# Stack = "
+)
+
+// metricsAge is longer than a server keeps metrics before it counts again.
+const metricsAge = 200 * time.Millisecond
+
+// adminNumbers returns the sum of the numbers that follow the names at the beginning of lines of
+// a page.
+func adminNumbers(ctx context.Context, endpoint target.Endpoint, page string, names ...string) (sum float64, err error) {
+	if endpoint.Admin == "" {
+		return 0, errors.New("the operator's address is not known")
+	}
+	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+endpoint.Admin+page, nil)
 	if err != nil {
 		return 0, err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+endpoint.AdminToken)
 	c := http.Client{Timeout: 30 * time.Second}
 	answer, err := c.Do(request)
 	if err != nil {
@@ -31,48 +47,27 @@ func liveBytes(ctx context.Context, admin, token string) (bytes uint64, err erro
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	if answer.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("heap profile: %s", answer.Status)
+		return 0, fmt.Errorf("%s: %s", page, answer.Status)
 	}
-	found := 0
+	missing := len(names)
 	lines := bufio.NewScanner(io.LimitReader(answer.Body, 64<<20))
 	for lines.Scan() {
-		for _, name := range []string{"# HeapAlloc = ", "# Stack = "} {
-			text, ok := strings.CutPrefix(lines.Text(), name)
-			if !ok {
+		for _, name := range names {
+			text, found := strings.CutPrefix(lines.Text(), name)
+			if !found {
 				continue
 			}
 			text, _, _ = strings.Cut(text, " ")
-			n, err := strconv.ParseUint(text, 10, 64)
+			n, err := strconv.ParseFloat(text, 64)
 			if err != nil {
 				return 0, err
 			}
-			bytes += n
-			found++
+			sum += n
+			missing--
 		}
 	}
-	if found != 2 {
-		return 0, errors.New("heap profile: nothing about its size")
+	if missing > 0 {
+		return 0, fmt.Errorf("%s does not say all of %q", page, names)
 	}
-	return bytes, lines.Err()
-}
-
-// openStreams reads the number of open streams from a server's admin address.
-func openStreams(admin string) (n int, err error) {
-	c := http.Client{Timeout: 5 * time.Second}
-	answer, err := c.Get("http://" + admin + "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	if answer.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("metrics: %s", answer.Status)
-	}
-	lines := bufio.NewScanner(io.LimitReader(answer.Body, 1<<20))
-	for lines.Scan() {
-		if text, ok := strings.CutPrefix(lines.Text(), metricStreams); ok {
-			value, err := strconv.ParseFloat(text, 64)
-			return int(value), err
-		}
-	}
-	return 0, errors.New("metrics: nothing about streams")
+	return sum, lines.Err()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"parley/bench/load"
@@ -74,7 +73,7 @@ func (r *round) Restart(ctx context.Context) (time.Duration, error) {
 	if err := r.side.target.Stop(); err != nil {
 		return 0, err
 	}
-	r.close()
+	r.meter = nil
 	took, err := r.startAgain(ctx, r.side)
 	if _, remote := r.side.target.(*target.Remote); remote {
 		return 0, err
@@ -85,7 +84,7 @@ func (r *round) Restart(ctx context.Context) (time.Duration, error) {
 // Kill implements scenario.Bench.
 func (r *round) Kill(ctx context.Context) (time.Duration, error) {
 	_, took, err := r.killUnderLoad(ctx, r.side)
-	r.close()
+	r.meter = nil
 	return took, err
 }
 
@@ -98,7 +97,7 @@ func (r *round) Another(ctx context.Context, params scenario.Params, flags ...st
 	other := r.Own(dir, flags...)
 	stop := func() error {
 		r.others = nil
-		r.close()
+		r.meter = nil
 		return errors.Join(other.Stop(), os.RemoveAll(dir))
 	}
 	endpoint, err := other.Start(ctx)
@@ -110,28 +109,18 @@ func (r *round) Another(ctx context.Context, params scenario.Params, flags ...st
 		return nil, nil, errors.Join(err, stop())
 	}
 	r.others = []target.Target{other}
-	r.close()
+	r.meter = nil
 	return set, stop, nil
 }
 
 // Nodes implements scenario.Bench.
 func (r *round) Nodes() scenario.Nodes { return r.side.target.(scenario.Nodes) }
 
-// close ends the measurement of the processes.
-func (r *round) close() {
-	if r.meter != nil && r.meter.appends != nil {
-		r.meter.appends.Close()
-	}
-	r.meter = nil
-}
-
 // meter measures the processes of one target.
 type meter struct {
 	pids     []int
 	target   target.Target
 	endpoint target.Endpoint
-	// appends measures the logs of the store; nil until Log is called.
-	appends *machine.Appends
 }
 
 // Resident implements scenario.Meter.
@@ -167,14 +156,11 @@ func (m *meter) CPU() time.Duration {
 
 // Live implements scenario.Meter.
 func (m *meter) Live(ctx context.Context) uint64 {
-	if m.endpoint.Admin == "" {
-		return 0
-	}
-	bytes, err := liveBytes(ctx, m.endpoint.Admin, m.endpoint.AdminToken)
+	bytes, err := adminNumbers(ctx, m.endpoint, heapPage, heapAlive, heapStacks)
 	if err != nil {
 		return 0
 	}
-	return bytes
+	return uint64(bytes)
 }
 
 // Open implements scenario.Meter. It counts the descriptors of the process if it can read
@@ -185,10 +171,8 @@ func (m *meter) Open() int {
 			return n
 		}
 	}
-	if m.endpoint.Admin != "" {
-		if n, err := openStreams(m.endpoint.Admin); err == nil {
-			return n
-		}
+	if n, err := adminNumbers(context.Background(), m.endpoint, metricsPage, metricStreams); err == nil {
+		return int(n)
 	}
 	return -1
 }
@@ -204,22 +188,10 @@ func (m *meter) Disk() (taken, written uint64) {
 }
 
 // Log implements scenario.Meter.
-func (m *meter) Log() (bytes uint64, seen bool) {
-	if len(m.pids) == 0 {
-		return 0, false
-	}
-	if m.appends == nil {
-		m.appends = machine.FollowAppends(m.pids[0], isStoreLog)
-	}
-	bytes, err := m.appends.Bytes()
-	return bytes, err == nil
-}
-
-// isStoreLog reports whether a store appends every batch to this file: the names of such
-// files are numbers.
-func isStoreLog(name string) bool {
-	number, found := strings.CutSuffix(name, ".log")
-	return found && number != "" && strings.Trim(number, "0123456789-") == ""
+func (m *meter) Log() (bytes uint64, known bool) {
+	time.Sleep(metricsAge)
+	n, err := adminNumbers(context.Background(), m.endpoint, metricsPage, metricLog)
+	return uint64(n), err == nil
 }
 
 // Settle implements scenario.Meter.

@@ -201,7 +201,6 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	task.Target, task.Scenario, task.Rate = run.Target, run.Scenario, run.Rate
 	around := &round{runner: r, side: s, task: task, run: run}
-	defer around.close()
 	if run.Size > 0 {
 		task.Scenario += fmt.Sprintf(" to %d", run.Size)
 		around.task = task

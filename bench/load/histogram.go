@@ -35,9 +35,6 @@ func (h *Histogram) Record(d time.Duration) {
 // Merge adds the counts of other.
 func (h *Histogram) Merge(other *Histogram) { h.counts.Merge(other.counts) }
 
-// Reset removes all counts.
-func (h *Histogram) Reset() { h.counts.Reset() }
-
 // Count returns how many durations were recorded.
 func (h *Histogram) Count() int64 { return h.counts.TotalCount() }
 

@@ -42,39 +42,3 @@ func TestHistogramBounds(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-func TestMeterBuckets(t *testing.T) {
-	last := -1
-	for v := shortest; v <= longest; v += max(1, v/40) {
-		b := bucketOf(v)
-		if b < last || b >= buckets {
-			t.Fatalf("bucket %d of %d after %d", b, v, last)
-		}
-		last = b
-		if high := upperOf(b); high < v || float64(high) > float64(v)*(1+1.0/fine) || bucketOf(high) != b || bucketOf(high+1) != b+1 {
-			t.Fatalf("bucket %d of %d goes to %d", b, v, high)
-		}
-	}
-	if bucketOf(longest) != buckets-1 {
-		t.Errorf("the longest is in bucket %d of %d", bucketOf(longest), buckets)
-	}
-}
-
-func TestMeterTakesASecond(t *testing.T) {
-	m := newMeter(100)
-	for i := range 1000 {
-		latency := time.Millisecond
-		if i >= 985 {
-			latency = 50 * time.Millisecond
-		}
-		m.succeeded(i, latency)
-	}
-	m.failed(3)
-	second := m.take()
-	if second.Operations != 1000 || second.Failures != 1 || second.P99 < 50 || second.P99 > 52 {
-		t.Errorf("%+v", second)
-	}
-	if again := m.take(); again.Operations != 0 || again.Failures != 0 || again.P99 != 0 {
-		t.Errorf("taken twice: %+v", again)
-	}
-}

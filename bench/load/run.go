@@ -34,7 +34,7 @@ type run struct {
 	began             chan struct{}
 	start, begin, end time.Time
 	workers           []*worker
-	meter             *meter
+	meter             meter
 }
 
 // Run dials all clients, warms up, measures and closes the clients. watch may be nil.
@@ -52,7 +52,7 @@ func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, 
 	defer cancel(nil)
 	r := &run{
 		ctx: ctx, plan: plan, dial: dial,
-		began: make(chan struct{}), meter: newMeter(plan.Clients),
+		began: make(chan struct{}),
 	}
 	r.workers = make([]*worker, plan.Clients)
 	for i := range r.workers {

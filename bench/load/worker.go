@@ -165,7 +165,7 @@ func (w *worker) succeed(due, sent, answered time.Time) {
 	if w.service != w.latency {
 		w.service.Record(answered.Sub(sent))
 	}
-	w.run.meter.succeeded(w.index, latency)
+	w.run.meter.operations.Add(1)
 }
 
 func (w *worker) fail(reason string, at time.Time) {
@@ -175,7 +175,7 @@ func (w *worker) fail(reason string, at time.Time) {
 		reason = reasonsElse
 	}
 	w.reasons[reason]++
-	w.run.meter.failed(w.index)
+	w.run.meter.failures.Add(1)
 }
 
 // giveUp counts the current arrival and all later ones as never sent. Their wait so far

@@ -56,10 +56,6 @@ func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Di
 	}, nil
 }
 
-// FreeBytes returns how many bytes may still be written under path; an error if that is
-// not known.
-func FreeBytes(path string) (uint64, error) { return freeBytes(path) }
-
 // Files is the total size of the files under a directory.
 type Files struct {
 	// Written is the sum of their lengths. Taken is the space they occupy on the disk,

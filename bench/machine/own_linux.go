@@ -18,16 +18,6 @@ func syncData(file *os.File) error {
 	}
 }
 
-// freeBytes returns how many bytes an ordinary user may still write on the file system of
-// path.
-func freeBytes(path string) (uint64, error) {
-	var system syscall.Statfs_t
-	if err := syscall.Statfs(path, &system); err != nil {
-		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
-	}
-	return system.Bavail * uint64(system.Bsize), nil
-}
-
 // allocated returns the space of a file on the disk in bytes, which differs from the
 // length of a sparse or preallocated file.
 func allocated(info os.FileInfo) uint64 {

@@ -12,9 +12,6 @@ import (
 // have no portable way to sync less.
 func syncData(file *os.File) error { return file.Sync() }
 
-// freeBytes fails: the free space is not known on this system.
-func freeBytes(string) (uint64, error) { return 0, errors.New("machine: free space " + notSeen) }
-
 // allocated returns the length of a file in bytes.
 func allocated(info os.FileInfo) uint64 { return uint64(info.Size()) }
 

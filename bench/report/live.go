@@ -24,8 +24,6 @@ type Task struct {
 	// Number is the position of this run among the Of runs of the whole bench, counted
 	// from 1. It is not shown if Of is 0.
 	Number, Of int
-	// Operations, if not 0, ends the run instead of Duration.
-	Operations int64
 	// WarmUp precedes Duration; both are as planned.
 	WarmUp, Duration time.Duration
 }
@@ -43,7 +41,6 @@ type Live struct {
 	task     Task
 	running  bool
 	failures int64
-	done     int64
 	said     time.Duration
 }
 
@@ -55,7 +52,7 @@ func (l *Live) Begin(t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.task, l.running = t, true
-	l.failures, l.done, l.said = 0, 0, 0
+	l.failures, l.said = 0, 0
 	l.print(taskTitle(t) + ": started, " + plannedTime(t))
 }
 
@@ -65,12 +62,11 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures += s.Failures
-	l.done += s.Operations
 	if !l.running || elapsed-l.said < progressEvery {
 		return
 	}
 	l.said = elapsed.Truncate(progressEvery)
-	l.print(fmt.Sprintf("%s: %s, %s op/s, p99 %s ms, failures %s", taskTitle(l.task), l.phase(elapsed), whole(float64(s.Operations)), number(s.P99), whole(float64(l.failures))))
+	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", taskTitle(l.task), l.phase(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
 }
 
 // End shows the result of the run.
@@ -104,9 +100,6 @@ func taskTitle(t Task) string {
 }
 
 func plannedTime(t Task) string {
-	if t.Operations > 0 {
-		return whole(float64(t.Operations)) + " operations"
-	}
 	if t.WarmUp == 0 {
 		return seconds(t.Duration)
 	}
@@ -119,8 +112,6 @@ func (l *Live) phase(elapsed time.Duration) string {
 	t := l.task
 	total := t.WarmUp + t.Duration
 	switch {
-	case t.Operations > 0:
-		return fmt.Sprintf("%s of %s in %s", whole(float64(l.done)), whole(float64(t.Operations)), seconds(elapsed))
 	case elapsed < t.WarmUp:
 		return "warming up, " + seconds(elapsed) + " of " + seconds(t.WarmUp)
 	case elapsed > total+time.Second:

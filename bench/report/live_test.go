@@ -17,7 +17,7 @@ var watched = Task{
 func watch(l *Live, until int) {
 	l.Begin(watched)
 	for i := 1; i <= until; i++ {
-		l.Tick(time.Duration(i)*time.Second+3*time.Millisecond, result.Second{Operations: int64(1000 * i), Failures: 1, P99: 4.56})
+		l.Tick(time.Duration(i)*time.Second+3*time.Millisecond, result.Second{Operations: int64(1000 * i), Failures: 1})
 	}
 	l.End(run("parley", "send", 64, 0, 2, 15000, 4))
 }
@@ -31,7 +31,7 @@ func TestLiveSpeaksEachTenSeconds(t *testing.T) {
 	}
 	for i, want := range []string{
 		"started, 2 s of warm-up and 28 s",
-		"measuring, 8 s of 28 s, 10,000 op/s, p99 4.56 ms, failures 10",
+		"measuring, 8 s of 28 s, 10,000 op/s, failures 10",
 		"measuring, 18 s of 28 s", "measuring, 28 s of 28 s",
 		"15,000 op/s, p50 4.00 ms",
 	} {
@@ -51,20 +51,6 @@ func TestLiveSaysWhenALoopIsBehind(t *testing.T) {
 	l.Tick(35*time.Second, result.Second{})
 	l.End(result.Run{Invalid: "neighbours"})
 	for _, want := range []string{"behind its plan by 5 s", "INVALID: neighbours\n"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
-	}
-}
-
-func TestLiveOfARunThatEndsByItsCount(t *testing.T) {
-	var b bytes.Buffer
-	l := NewLive(&b)
-	l.Begin(Task{Target: "parley", Scenario: "fill", Clients: 8, Operations: 250_000})
-	for i := range 11 {
-		l.Tick(time.Duration(i+1)*time.Second, result.Second{Operations: 10_000})
-	}
-	for _, want := range []string{"started, 250,000 operations", "100,000 of 250,000 in 10 s, 10,000 op/s"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

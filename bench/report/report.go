@@ -19,9 +19,8 @@ import (
 )
 
 // Save writes results.json, results.md, and results.txt for benchstat into dir, which it
-// creates if necessary, and returns the paths of the files it wrote. Each file appears
-// complete or not at all, and replaces an older one. If a file cannot be written, Save still
-// writes the others, and the error names that file.
+// creates if necessary, and returns the paths of the files it wrote. If a file cannot be written,
+// Save still writes the others, and the error names that file.
 func Save(dir string, r *result.Report) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func Save(dir string, r *result.Report) (paths []string, err error) {
 		var b bytes.Buffer
 		failed := f.write(&b, r)
 		if failed == nil {
-			failed = replace(path, b.Bytes())
+			failed = os.WriteFile(path, b.Bytes(), 0o644)
 		}
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", path, failed))
@@ -52,27 +51,4 @@ func writeJSON(w io.Writer, r *result.Report) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(stamped)
-}
-
-// replace writes data to path by renaming a synced temporary file beside it.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

@@ -121,11 +121,7 @@ type Latency struct {
 }
 
 // Second is one second of a run.
-type Second struct {
-	Operations, Failures int64
-	// P99 is in milliseconds.
-	P99 float64
-}
+type Second struct{ Operations, Failures int64 }
 
 // CPU is the processor time by user in the measured window, in cores.
 type CPU struct {

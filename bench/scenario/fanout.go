@@ -170,7 +170,7 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 // its warm-up, until the last copy can be read.
 func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
 	cpu := meter.CPU()
-	logged, seen := meter.Log()
+	logged, known := meter.Log()
 	under, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
@@ -193,7 +193,7 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, w
 	if err != nil {
 		return err
 	}
-	if now, still := meter.Log(); seen && still && copies > 0 {
+	if now, still := meter.Log(); known && still && copies > 0 {
 		payloads := copies / float64(f.group.recipients()) * float64(f.host.params.Payload)
 		f.run.Figures[FigureCopyLog] = (float64(now-logged) - payloads) / copies
 	}

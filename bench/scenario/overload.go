@@ -337,14 +337,13 @@ type tally struct {
 	reasons            map[string]int64
 	latency, service   *load.Histogram // of the accepted
 	refusing, lag      *load.Histogram
-	recent             *load.Histogram // accepted in this second
-	recently, recentNo int64
+	recently, recentNo int64 // accepted and refused in this second
 }
 
 func newTally() *tally {
 	return &tally{
 		reasons: map[string]int64{}, latency: load.NewHistogram(), service: load.NewHistogram(),
-		refusing: load.NewHistogram(), lag: load.NewHistogram(), recent: load.NewHistogram(),
+		refusing: load.NewHistogram(), lag: load.NewHistogram(),
 	}
 }
 
@@ -374,7 +373,6 @@ func (t *tally) accepted(sentInside, answeredInside bool, service, latency time.
 	if answeredInside {
 		t.answered++
 		t.recently++
-		t.recent.Record(service)
 	}
 }
 
@@ -402,9 +400,8 @@ func (t *tally) failed(reason string) {
 func (t *tally) second() result.Second {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := result.Second{Operations: t.recently, Failures: t.recentNo, P99: float64(t.recent.Quantile(99).Microseconds()) / 1e3}
+	s := result.Second{Operations: t.recently, Failures: t.recentNo}
 	t.recently, t.recentNo = 0, 0
-	t.recent.Reset()
 	return s
 }
 

@@ -80,9 +80,9 @@ type Meter interface {
 	Open() int
 	// Disk returns the space that the files of its data take, and their length, in bytes.
 	Disk() (taken, written uint64)
-	// Log returns how many bytes they have appended to their logs since it was first called;
-	// seen is false if that is not known.
-	Log() (bytes uint64, seen bool)
+	// Log returns how many bytes they have written to their write-ahead logs; known is false if
+	// they do not say.
+	Log() (bytes uint64, known bool)
 	// Settle waits briefly until they are idle.
 	Settle(context.Context)
 }
