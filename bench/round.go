@@ -89,7 +89,7 @@ func (r *round) Kill(ctx context.Context) (time.Duration, error) {
 }
 
 // Another implements scenario.Bench.
-func (r *round) Another(ctx context.Context, params scenario.Params, flags ...string) (*scenario.Set, func() error, error) {
+func (r *round) Another(ctx context.Context, params scenario.Params, flags ...string) (*scenario.Host, func() error, error) {
 	dir, err := os.MkdirTemp(r.Dir, "parley-another-")
 	if err != nil {
 		return nil, nil, err
@@ -104,13 +104,13 @@ func (r *round) Another(ctx context.Context, params scenario.Params, flags ...st
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("another server with %q: %w", flags, err), stop())
 	}
-	set, err := scenario.NewSet(ctx, r.side.host.Name()+" beside", endpoint, params)
+	host, err := scenario.NewHost(ctx, r.side.host.Name()+" beside", endpoint, params)
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
 	r.others = []target.Target{other}
 	r.meter = nil
-	return set, stop, nil
+	return host, stop, nil
 }
 
 // Nodes implements scenario.Bench.

@@ -44,14 +44,14 @@ func (a *a2a) taskRequest(from, to *agent, now bool) *taskRequest {
 	h.payloads.write(text, Key{})
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s","role":"ROLE_USER","parts":%s%s%s},"configuration":{"returnImmediately":%t}}}`,
 		text[:keyLength], partsHead, text, partsTail, now)
-	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, h.world.a2aHeaders(from), body)}
+	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, a2aHeaders(h.world, from), body)}
 	r.id = bytes.Index(r.bytes, text[:keyLength])
 	r.text = bytes.Index(r.bytes, text)
 	return r
 }
 
 // a2aHeaders are the headers of a call on behalf of an agent.
-func (w *world) a2aHeaders(from *agent) [][2]string {
+func a2aHeaders(w *world, from *agent) [][2]string {
 	brand := w.brand
 	return [][2]string{{"X-" + strings.ToUpper(brand[:1]) + brand[1:] + "-Agent", from.id.String()}, {"A2A-Version", "1.0"}, {"X-A2A-Timeout", "10"}}
 }
@@ -73,7 +73,7 @@ type partsReply struct {
 
 func (a *a2a) partsReply(token string) *partsReply {
 	h := a.host
-	r := &partsReply{parts: h.payloads.parts(Key{})}
+	r := &partsReply{parts: partsOf(h.payloads, Key{})}
 	placeholder := strings.Repeat("0", 36)
 	payload := base64.RawURLEncoding.EncodeToString(r.parts)
 	metadata := `{"a2a":{"cleartext":true}}`
@@ -115,15 +115,15 @@ func (r *partsReply) send(conn *wire.HTTP, p *payloads, original uuid, key Key) 
 	return err
 }
 
-// parts returns the parts whose only text is the payload of key.
-func (p *payloads) parts(key Key) []byte {
+// partsOf returns the parts whose only text is the payload of key.
+func partsOf(p *payloads, key Key) []byte {
 	text := make([]byte, p.length())
 	p.write(text, key)
 	return append(append([]byte(partsHead), text...), partsTail...)
 }
 
 // readParts returns the key of the text in a message's payload. buffer is used to decode it.
-func (p *payloads) readParts(payload []byte, buffer *[]byte) (Key, bool) {
+func readParts(p *payloads, payload []byte, buffer *[]byte) (Key, bool) {
 	var err error
 	if *buffer, err = base64.RawURLEncoding.AppendDecode((*buffer)[:0], payload); err != nil {
 		return Key{}, false
@@ -182,7 +182,7 @@ func (c *calling) serve() {
 	for {
 		m, err := nextTask(c.stream)
 		if err == nil {
-			key, sound := c.payloads.readParts(m.payload, &buffer)
+			key, sound := readParts(c.payloads, m.payload, &buffer)
 			switch {
 			case !sound:
 				err = errors.New("wrong answer: the stream brings parts that nobody sent")
@@ -249,7 +249,7 @@ func (c *calling) judge(task *a2aTask) error {
 		return wrong("another message than the one sent")
 	case task.Status.State != taskCompleted:
 		return load.Refused{Reason: "the wait ended in " + task.Status.State}
-	case len(task.Artifacts) == 0 || !c.payloads.isText(task.Artifacts[0].Parts, expected):
+	case len(task.Artifacts) == 0 || !isText(c.payloads, task.Artifacts[0].Parts, expected):
 		return wrong("another result than the one given")
 	}
 	return nil
@@ -344,7 +344,7 @@ func readA2A(answer wire.Answer) (told a2aAnswer, err error) {
 }
 
 // isText reports whether the first of the parts has the payload of key as its text.
-func (p *payloads) isText(parts []a2aPart, key Key) bool {
+func isText(p *payloads, parts []a2aPart, key Key) bool {
 	if len(parts) == 0 {
 		return false
 	}

@@ -189,7 +189,7 @@ func (s *subscriptions) open(ctx context.Context) error {
 	return together(ctx, streamDials, len(s.tasks), func(ctx context.Context, i int) error {
 		t := &s.tasks[i]
 		body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"%s"}}`, t.id)
-		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(s.host.world.a2aHeaders(t.from), [2]string{"Accept", "text/event-stream"}), body)
+		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(a2aHeaders(s.host.world, t.from), [2]string{"Accept", "text/event-stream"}), body)
 		stream, err := wire.OpenStream(ctx, s.host.addressOf(i%subscribedFrom), s.host.Endpoint().Address, request)
 		if err != nil {
 			return fmt.Errorf("subscription %d of %d cannot be opened: %w", i+1, len(s.tasks), err)
@@ -227,7 +227,7 @@ func readEnd(stream *wire.Stream, p *payloads, t *task) (arrived time.Time, err 
 		if update := told.Result.Artifact; update != nil {
 			expected := t.key
 			expected.Part = answered
-			if given || !p.isText(update.Artifact.Parts, expected) {
+			if given || !isText(p, update.Artifact.Parts, expected) {
 				return arrived, wrong("a subscription brings another result than the one given")
 			}
 			given = true

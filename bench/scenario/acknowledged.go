@@ -336,3 +336,14 @@ func (s *castState) whole(v *result.Verification) {
 		v.Twice++
 	}
 }
+
+// openLostCasts returns the broadcasts without an answer of the run that is not settled
+// yet.
+func (l *acknowledgedLog) openLostCasts() (all []cast) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.open {
+		all = append(all, b.lostCasts...)
+	}
+	return all
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"parley/bench/wire"
 	"parley/client/api"
@@ -142,3 +143,25 @@ func (w *world) ofBoth(ctx context.Context, pattern string, first, count int) ([
 	}
 	return all, nil
 }
+
+// spread picks at most n members other than speakers, from all over the seats, including
+// the last.
+func (g *assembly) spread(n int, speakers []*agent) []*agent {
+	var others, picked []*agent
+	for _, m := range g.members {
+		if !slices.Contains(speakers, m) {
+			others = append(others, m)
+		}
+	}
+	n = min(n, len(others))
+	for i := range n {
+		picked = append(picked, others[(i+1)*len(others)/n-1])
+	}
+	return picked
+}
+
+// recipients returns how many copies a broadcast has.
+func (g *assembly) recipients() int { return len(g.members) - 1 }
+
+// broadcastOf returns the broadcast that a message is a copy of, if it is a copy.
+func broadcastOf(id uuid) uuid { return uuid(parley.MessageID(id).Broadcast()) }

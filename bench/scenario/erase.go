@@ -50,7 +50,7 @@ func (e *erase) Run(ctx context.Context, r *Round) error {
 		return err
 	}
 	stored := int64(h.params.Messages)
-	filled, err := h.inParts(ctx, "messages", run.Clients, stored, func(int64) (load.Dial, error) { return e.fill(ctx) }, func() error { return e.settle(stored) })
+	filled, err := inParts(ctx, h, "messages", run.Clients, stored, func(int64) (load.Dial, error) { return e.fill(ctx) }, func() error { return e.settle(stored) })
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/wire"
-	"parley/client/parley"
 )
 
 const (
@@ -316,9 +315,6 @@ func newBroadcaster(ctx context.Context, h *Host, g *assembly, from *agent) (*br
 	return &broadcaster{caller: c, group: g, from: from, request: newSendRequest(h, "/messages", from, &agent{handle: g.handle})}, nil
 }
 
-// recipients returns how many copies a broadcast has.
-func (g *assembly) recipients() int { return len(g.members) - 1 }
-
 // cast broadcasts the message of key, checks the answer and returns the broadcast's id.
 func (c *broadcaster) cast(key Key) (uuid, error) {
 	c.payloads.write(c.request.bytes[c.request.payload:], key)
@@ -385,6 +381,3 @@ func (c *broadcaster) judge(told receipt, key Key) error {
 	}
 	return nil
 }
-
-// broadcastOf returns the broadcast that a message is a copy of, if it is a copy.
-func broadcastOf(id uuid) uuid { return uuid(parley.MessageID(id).Broadcast()) }

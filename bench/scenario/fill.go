@@ -17,7 +17,7 @@ const (
 
 // inParts performs n operations as fast as the target accepts them, in parts, each of which is
 // prepared and settled separately.
-func (h *Host) inParts(ctx context.Context, what string, clients int, n int64, prepare func(part int64) (load.Dial, error), settle func() error) (sum load.Measurement, err error) {
+func inParts(ctx context.Context, h *Host, what string, clients int, n int64, prepare func(part int64) (load.Dial, error), settle func() error) (sum load.Measurement, err error) {
 	for left := n; left > 0; {
 		part := min(left, fillPart)
 		dial, err := prepare(part)

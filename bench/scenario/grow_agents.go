@@ -11,7 +11,6 @@ import (
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/wire"
-	"parley/client/parley"
 )
 
 // ringRounds is how often each active agent sends, and receives, before memory is measured.
@@ -31,7 +30,7 @@ func (g *growAgents) Run(ctx context.Context, r *Round) error {
 	run.Figures = map[string]float64{}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	window.Begin()
-	sum, err := h.inParts(ctx, "agents", run.Clients, run.Size-int64(len(h.world.workers)), func(part int64) (load.Dial, error) {
+	sum, err := inParts(ctx, h, "agents", run.Clients, run.Size-int64(len(h.world.workers)), func(part int64) (load.Dial, error) {
 		return g.creations(ctx, len(h.world.workers)+int(part))
 	}, g.settle)
 	window.End()
@@ -192,18 +191,6 @@ func (c *creating) Do(context.Context, int, *load.Laps) error {
 	}
 	c.unborn[i], c.at = made, -1
 	return nil
-}
-
-// readAgent reads the answer to the creation of an agent.
-func readAgent(body []byte, of *org) (*agent, error) {
-	var told struct {
-		ID     parley.AgentID `json:"id"`
-		Handle string         `json:"handle"`
-	}
-	if json.Unmarshal(body, &told) != nil || told.ID.Zero() || told.Handle == "" {
-		return nil, wrong("an agent without id or handle")
-	}
-	return &agent{org: of, id: told.ID, handle: told.Handle}, nil
 }
 
 // Close implements load.Client.

@@ -11,7 +11,6 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
-	"parley/bench/wire"
 )
 
 // growMessages is GrowMessages. Each run stores messages up to the next size.
@@ -27,7 +26,7 @@ type growMessages struct {
 func (g *growMessages) Run(ctx context.Context, r *Round) error {
 	h, run := g.set.Host, r.Result
 	run.Figures = map[string]float64{}
-	filled, err := h.inParts(ctx, "messages", run.Clients, max(run.Size-h.Stored(), run.Size/10), func(int64) (load.Dial, error) { return g.fill(ctx) }, h.settleFill)
+	filled, err := inParts(ctx, h, "messages", run.Clients, max(run.Size-h.Stored(), run.Size/10), func(int64) (load.Dial, error) { return g.fill(ctx) }, h.settleFill)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (g *growMessages) besideEmpty(ctx context.Context, r *Round) (err error) {
 		return fmt.Errorf("an empty server beside: %w", err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	sums, _, err := inTurn(ctx, r.Plan, r.Bench.Meter(), [2]*Set{g.set, empty}, nil)
+	sums, _, err := inTurn(ctx, r.Plan, r.Bench.Meter(), [2]*Set{g.set, setOf(empty)}, nil)
 	if err != nil {
 		return err
 	}
@@ -198,27 +197,6 @@ func (g *growMessages) dives(ctx context.Context) (dial load.Dial, depth int, er
 		}
 		return &diving{reader: r, first: first, deep: first + cursor}, nil
 	}, depth, nil
-}
-
-// step reads a page and returns the cursor of the next one.
-func (r *reader) step(path string, size int) (cursor string, err error) {
-	r.request = wire.AppendRequest(r.request[:0], "GET", path, r.token, nil, nil)
-	answer, err := r.conn.Do(r.request)
-	if err != nil {
-		return "", err
-	}
-	if answer.Status != 200 {
-		err, _ := refusal(answer)
-		return "", err
-	}
-	p, err := readPage(answer.Body, func(message) error { return nil })
-	switch {
-	case err != nil:
-		return "", err
-	case p.count != size || len(p.cursor) == 0:
-		return "", wrong("an inbox that ends before all was read")
-	}
-	return "&cursor=" + escapeCursor(p.cursor), nil
 }
 
 // diving reads the first page of a long inbox and a deep one in turn.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,22 +47,6 @@ type progress struct {
 	id                    uuid
 	received              int
 	measured              bool
-}
-
-// spread picks at most n members other than speakers, from all over the seats, including
-// the last.
-func (g *assembly) spread(n int, speakers []*agent) []*agent {
-	var others, picked []*agent
-	for _, m := range g.members {
-		if !slices.Contains(speakers, m) {
-			others = append(others, m)
-		}
-	}
-	n = min(n, len(others))
-	for i := range n {
-		picked = append(picked, others[(i+1)*len(others)/n-1])
-	}
-	return picked
 }
 
 // listen opens the streams of the group. They count only keys of runs with numbers from now
@@ -225,17 +208,6 @@ func (f *fanoutRun) check(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// openLostCasts returns the broadcasts without an answer of the run that is not settled
-// yet.
-func (l *acknowledgedLog) openLostCasts() (all []cast) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range l.open {
-		all = append(all, b.lostCasts...)
-	}
-	return all
 }
 
 // checkInbox reads one inbox, newest first, back to the messages of earlier runs.

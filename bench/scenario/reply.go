@@ -11,12 +11,6 @@ import (
 	"parley/bench/wire"
 )
 
-// Parts of an operation with two messages.
-const (
-	question uint8 = iota
-	answered
-)
-
 // pair is one client of Reply: two agents, each with its own connection and stream.
 type pair struct {
 	asker, answerer   *agent
@@ -106,10 +100,6 @@ func (p *pair) arrives(stream *wire.Stream, id uuid, key Key) error {
 	}
 }
 
-// errWrongEvent breaks the connection, because the next event of the stream is then
-// unknown.
-var errWrongEvent = errors.New("wrong answer: the stream brings another message than the one sent")
-
 // earlier reports whether the same client sent a message before that of key. A reopened
 // stream may deliver messages that the stream before it did not.
 func earlier(got, key Key) bool {
@@ -117,28 +107,6 @@ func earlier(got, key Key) bool {
 		return got.Run < key.Run
 	}
 	return got.Worker == key.Worker && got.N < key.N
-}
-
-// nextMessage waits for the next message event. It skips status changes.
-func nextMessage(stream *wire.Stream, p *payloads) (message, Key, error) {
-	for {
-		event, err := stream.Next()
-		if err != nil {
-			return message{}, Key{}, err
-		}
-		if event.Name != "message" {
-			continue
-		}
-		m, err := findMessage(event.Data)
-		if err != nil {
-			return m, Key{}, errors.New("wrong answer: an event that is not a message")
-		}
-		key, sound := p.read(m.payload)
-		if !sound {
-			return m, Key{}, errors.New("wrong answer: the stream brings a payload that nobody sent")
-		}
-		return m, key, nil
-	}
 }
 
 // Close implements load.Client.

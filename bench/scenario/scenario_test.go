@@ -207,8 +207,8 @@ func (a around) Restart(context.Context) (time.Duration, error) { return a.took,
 func (a around) Kill(context.Context) (time.Duration, error)    { return a.took, nil }
 func (a around) Limit(n int, _ string) int                      { return n }
 
-func (a around) Another(ctx context.Context, params Params, _ ...string) (*Set, func() error, error) {
-	set, err := NewSet(ctx, "another", a.another, params)
+func (a around) Another(ctx context.Context, params Params, _ ...string) (*Host, func() error, error) {
+	set, err := NewHost(ctx, "another", a.another, params)
 	return set, func() error { return nil }, err
 }
 

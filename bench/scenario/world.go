@@ -205,3 +205,15 @@ func promote(ctx context.Context, endpoint target.Endpoint, o *org, tier int) er
 	}
 	return nil
 }
+
+// readAgent reads the answer to the creation of an agent.
+func readAgent(body []byte, of *org) (*agent, error) {
+	var told struct {
+		ID     parley.AgentID `json:"id"`
+		Handle string         `json:"handle"`
+	}
+	if json.Unmarshal(body, &told) != nil || told.ID.Zero() || told.Handle == "" {
+		return nil, wrong("an agent without id or handle")
+	}
+	return &agent{org: of, id: told.ID, handle: told.Handle}, nil
+}
