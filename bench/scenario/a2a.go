@@ -52,11 +52,16 @@ const (
 // the payloads of tasks are not those of the bench.
 type a2a struct {
 	host *Host
-	set  *Set
+	// sync prepares Sync.
+	sync func(ctx context.Context, clients int) (load.Dial, error)
 	// callers begin tasks of responders, each of the one in the same place.
 	callers, responders []*agent
 	// subscribing are pairs of an agent that begins tasks and the one that answers them.
 	subscribing [][2]*agent
+}
+
+func newA2A(h *Host, sync func(ctx context.Context, clients int) (load.Dial, error)) *a2a {
+	return &a2a{host: h, sync: sync}
 }
 
 // Run implements Scenario. First it calls agents by POST /messages/sync and by SendMessage in
@@ -95,14 +100,14 @@ func (a *a2a) calls(ctx context.Context, r *Round) error {
 	plan.Overtime = plan.Duration
 	var synced, called turns
 	for n := range a2aTurns {
-		if err := a.callTurn(ctx, Sync, plan, &costWatch{meter: meter}, &synced); err != nil {
+		if err := a.callTurn(ctx, a.sync, plan, &costWatch{meter: meter}, &synced); err != nil {
 			return err
 		}
 		watch := &costWatch{meter: meter}
 		if n == a2aTurns-1 {
 			watch.next = window
 		}
-		if err := a.callTurn(ctx, A2A, plan, watch, &called); err != nil {
+		if err := a.callTurn(ctx, a.Prepare, plan, watch, &called); err != nil {
 			return err
 		}
 	}
@@ -117,14 +122,17 @@ func (a *a2a) calls(ctx context.Context, r *Round) error {
 	run.Laps = map[string]result.Latency{LapSync: synced.all.Latency.Latency(), LapA2A: called.all.Latency.Latency()}
 	run.Failures += synced.all.Failures
 	for reason, n := range synced.all.Reasons {
-		addReason(run, Sync+": "+reason, n)
+		addReason(run, "sync: "+reason, n)
 	}
 	return nil
 }
 
 // callTurn measures one window of one of the two calls.
-func (a *a2a) callTurn(ctx context.Context, name string, plan load.Plan, watch *costWatch, into *turns) error {
-	dial, err := a.set.Prepare(ctx, name, plan.Clients)
+func (a *a2a) callTurn(ctx context.Context, prepare func(context.Context, int) (load.Dial, error), plan load.Plan, watch *costWatch, into *turns) error {
+	if err := a.host.freshTokens(ctx); err != nil {
+		return err
+	}
+	dial, err := prepare(ctx, plan.Clients)
 	if err != nil {
 		return err
 	}

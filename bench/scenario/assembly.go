@@ -16,6 +16,8 @@ const (
 	seaters = 64
 	// groupMost is the maximum number of members of a group of the bench.
 	groupMost = 1_000_000
+	// electorsLeast is the minimum number of electors: two settle every vote.
+	electorsLeast = 3
 )
 
 // assembly is a group of the bench.

@@ -95,6 +95,10 @@ type directory struct {
 	foundWithin, patience time.Duration
 }
 
+func newDirectory(h *Host) *directory {
+	return &directory{host: h, foundWithin: foundWithin, patience: cardPatience}
+}
+
 // Run implements Scenario. It searches the directory as planned, then publishes cards at a fixed
 // rate and measures when they are found. At the end it restarts a server that the bench has
 // started, and waits until all cards are found again. The first run fills the directory. The

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"errors"
+	"time"
 
 	"parley/bench/wire"
 )
@@ -10,6 +11,16 @@ import (
 const (
 	question uint8 = iota
 	answered
+)
+
+const (
+	// streamDials is the number of streams that are opened concurrently.
+	streamDials = 64
+	// eventPatience is how long all streams may take to get an event.
+	eventPatience = 30 * time.Second
+	// parting bounds how long the end of a client waits for the answer to the last reply. The asker
+	// may have the reply before the answerer gets its acknowledgement.
+	parting = time.Second
 )
 
 // errWrongEvent breaks the connection, because the next event of the stream is then

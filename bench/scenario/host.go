@@ -81,7 +81,7 @@ func (p Params) Check() error {
 		{"connections", p.Connections, 1, workersMax - 1, false},
 		{"subscriptions", p.Subscriptions, 1, 100_000, false},
 		{"members", p.Members, 1, groupMost, false},
-		{"electors", p.Electors, electorsLeast, groupMost, false}, // two settle every vote
+		{"electors", p.Electors, electorsLeast, groupMost, false},
 		{"messages", p.Messages, 1, 1_000_000_000, false},
 		{"webhooks", p.Hooks, 1, 999_999, false},
 		{"cards", p.Cards, 100, 1_000_000, false},

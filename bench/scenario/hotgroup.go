@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	electorsLeast = 3
 	// applicants is the number of join requests that members vote on.
 	applicants = 16
 	// voterShare is the divisor for the electors that vote: so few vote that no request

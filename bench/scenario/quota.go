@@ -47,11 +47,11 @@ type quota struct{ set *Set }
 func (q *quota) Run(ctx context.Context, r *Round) (err error) {
 	params := q.set.params
 	params.Keep, params.Tier = false, limitedTier
-	host, stop, err := r.Bench.Another(ctx, params, limitedFlags...)
+	another, stop, err := r.Bench.Another(ctx, params, limitedFlags...)
 	if err != nil {
 		return err
 	}
-	other := setOf(host)
+	other := setOf(another)
 	defer func() { err = errors.Join(err, stop()) }()
 	free, limited := terms{q.set.Host}, terms{other.Host}
 	if _, err := free.verify(ctx, false); err != nil {

@@ -251,10 +251,6 @@ func (w *waiting) judge(body []byte) error {
 	return nil
 }
 
-// parting bounds how long Close waits for the answer to the last reply. The asker may
-// have the reply before the answerer gets its acknowledgement.
-const parting = time.Second
-
 // Close implements load.Client. The answerer sends nothing more, but waits for the
 // outcome of its last reply, because otherwise a reply that the asker received would
 // count as unknown.

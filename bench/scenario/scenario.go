@@ -186,9 +186,9 @@ func newScenario(s *Set, name string) Scenario {
 	case Webhook:
 		return &webhook{host: h, patience: newsPatience}
 	case Directory:
-		return &directory{host: h, foundWithin: foundWithin, patience: cardPatience}
+		return newDirectory(h)
 	case A2A:
-		return &a2a{host: h, set: s}
+		return newA2A(h, (&syncCalls{h}).Prepare)
 	case Quota:
 		return &quota{s}
 	case Failover:

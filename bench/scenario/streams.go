@@ -17,11 +17,7 @@ const (
 	// events is the number of events sent to all streams: CPU time is counted in ticks of
 	// ten milliseconds, which is too coarse for one event.
 	events = 5
-	// streamDials is the number of streams that are opened concurrently.
-	streamDials = 64
-	// eventPatience is how long all streams may take to get an event, and
-	// closePatience how long the server may take to notice closed streams.
-	eventPatience = 30 * time.Second
+	// closePatience is how long the server may take to notice closed streams.
 	closePatience = 10 * time.Second
 )
 
