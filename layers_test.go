@@ -217,12 +217,18 @@ var lattice = map[string]place{
 	// The bench is outside the layers: it uses the client like any program and
 	// measures the server as a process.
 	"parley/bench": {
-		may: []string{"parley/bench/load", "parley/bench/machine", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
+		may: []string{"parley/bench/load", "parley/bench/machine", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/scenario/host", "parley/bench/target"},
 		why: "a program that measures the server must not be linked with it",
 	},
 	"parley/bench/scenario": {
-		may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		may: []string{"parley/client/parley", "parley/client/api", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/a2a", "parley/bench/scenario/directory", "parley/bench/scenario/host", "parley/bench/target", "parley/bench/wire"},
 		why: "a scenario uses the API only and does not depend on what runs it, or on which machine",
+	},
+	"parley/bench/scenario/a2a":       {may: []string{"parley/client/api", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/host", "parley/bench/wire"}, why: "a scenario does not depend on other scenarios"},
+	"parley/bench/scenario/directory": {may: []string{"parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/host", "parley/bench/wire"}, why: "a scenario does not depend on other scenarios"},
+	"parley/bench/scenario/host": {
+		may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		why: "what scenarios share does not depend on any of them",
 	},
 	"parley/bench/cards":   {why: "generated cards are plain values, the same for a seed"},
 	"parley/bench/target":  {may: []string{"parley/client"}, why: "a target is a process whose health is polled"},
@@ -233,7 +239,7 @@ var lattice = map[string]place{
 	"parley/bench/result":  {why: "results are plain values, which are stored and compared later"},
 
 	"parley/bench/cmd/parley-bench": {
-		may: []string{"parley/bench", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
+		may: []string{"parley/bench", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/scenario/host", "parley/bench/target"},
 		why: "a command line reads flags and calls the bench",
 	},
 
@@ -302,7 +308,7 @@ var locks = []lock{
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
-	{"github.com/nats-io/nats.go", []string{"parley/bench/scenario"}, "only what a scenario sends to a peer is NATS"},
+	{"github.com/nats-io/nats.go", []string{"parley/bench/scenario/host"}, "only what a scenario sends to a peer is NATS"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors/conversation", "parley/actors/record"}, "what each message encodes several of has generated code"},

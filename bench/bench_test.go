@@ -18,6 +18,7 @@ import (
 	"parley/bench/report"
 	"parley/bench/result"
 	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -91,7 +92,7 @@ func quick(t *testing.T, targets ...target.Target) (Config, *bytes.Buffer) {
 	return Config{
 		Targets: targets, Repeats: 2, Duration: 30 * time.Millisecond,
 		Cases:  []Case{{Scenario: scenario.Send, Clients: 2}},
-		Params: scenario.Params{Payload: 64, Agents: 2, Senders: 1},
+		Params: host.Params{Payload: 64, Agents: 2, Senders: 1},
 		Dir:    t.TempDir(), ProbeTime: 10 * time.Millisecond, Live: report.NewLive(&said),
 	}, &said
 }

@@ -11,6 +11,7 @@ import (
 
 	"parley/bench/report"
 	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
-	Params           scenario.Params
+	Params           host.Params
 	// Verify kills our server at the end, starts it again and reads everything back.
 	// Cases of Overload, Failover and Erase imply it.
 	Verify bool

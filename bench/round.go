@@ -11,7 +11,7 @@ import (
 	"parley/bench/machine"
 	"parley/bench/report"
 	"parley/bench/result"
-	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -51,7 +51,7 @@ func (r *round) Begin(ctx context.Context) load.Watch {
 }
 
 // Meter implements scenario.Bench.
-func (r *round) Meter() scenario.Meter {
+func (r *round) Meter() host.Meter {
 	if r.meter == nil {
 		r.meter = &meter{pids: r.pids(), target: r.side.target, endpoint: r.side.host.Endpoint()}
 	}
@@ -89,7 +89,7 @@ func (r *round) Kill(ctx context.Context) (time.Duration, error) {
 }
 
 // Another implements scenario.Bench.
-func (r *round) Another(ctx context.Context, params scenario.Params, flags ...string) (*scenario.Host, func() error, error) {
+func (r *round) Another(ctx context.Context, params host.Params, flags ...string) (*host.Host, func() error, error) {
 	dir, err := os.MkdirTemp(r.Dir, "parley-another-")
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +104,7 @@ func (r *round) Another(ctx context.Context, params scenario.Params, flags ...st
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("another server with %q: %w", flags, err), stop())
 	}
-	host, err := scenario.NewHost(ctx, r.side.host.Name()+" beside", endpoint, params)
+	host, err := host.NewHost(ctx, r.side.host.Name()+" beside", endpoint, params)
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
@@ -114,7 +114,7 @@ func (r *round) Another(ctx context.Context, params scenario.Params, flags ...st
 }
 
 // Nodes implements scenario.Bench.
-func (r *round) Nodes() scenario.Nodes { return r.side.target.(scenario.Nodes) }
+func (r *round) Nodes() host.Nodes { return r.side.target.(host.Nodes) }
 
 // meter measures the processes of one target.
 type meter struct {

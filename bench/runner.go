@@ -14,6 +14,7 @@ import (
 	"parley/bench/report"
 	"parley/bench/result"
 	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -215,7 +216,7 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 		// after that are counted as never sent.
 		Overtime: task.Duration,
 	}
-	one := &scenario.Round{Plan: plan, Result: run, Bench: around}
+	one := &host.Round{Plan: plan, Result: run, Bench: around}
 	err = s.host.Scenario(run.Scenario).Run(ctx, one)
 	w := around.watch
 	if err == nil && run.Window > 0 {

@@ -12,6 +12,8 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/a2a"
+	"parley/bench/scenario/host"
 )
 
 // a2aIn is a request over A2A.
@@ -49,15 +51,15 @@ func (s *fake) a2a(w http.ResponseWriter, r *http.Request) {
 	if s.fault == sameID {
 		id = "m-1"
 	}
-	task := taskOf(m, taskSubmitted)
+	task := taskOf(m, a2a.TaskSubmitted)
 	task["history"] = []any{map[string]any{"messageId": id, "parts": in.Params.Message.Parts}}
 	if !in.Params.Configuration.Now {
 		select {
 		case reply := <-m.replied:
-			task["status"] = map[string]any{"state": taskCompleted}
+			task["status"] = map[string]any{"state": a2a.TaskCompleted}
 			task["artifacts"] = []any{s.artifact(reply)}
 			if s.fault == noReply {
-				task["status"] = map[string]any{"state": taskWorking}
+				task["status"] = map[string]any{"state": a2a.TaskWorking}
 			}
 		case <-r.Context().Done():
 			return
@@ -97,23 +99,23 @@ func (s *fake) subscribed(w http.ResponseWriter, r *http.Request, id string) {
 	update := func(state string) map[string]any {
 		return map[string]any{"statusUpdate": map[string]any{"taskId": id, "status": map[string]any{"state": state}}}
 	}
-	begin := taskOf(m, taskSubmitted)
+	begin := taskOf(m, a2a.TaskSubmitted)
 	if s.fault == otherTask {
 		begin["id"] = m.ID
 	}
 	say(map[string]any{"task": begin})
 	select {
 	case reply := <-m.replied:
-		say(update(taskWorking))
+		say(update(a2a.TaskWorking))
 		say(map[string]any{"artifactUpdate": map[string]any{"taskId": id, "artifact": s.artifact(reply)}})
 	case <-r.Context().Done():
 		return
 	}
 	if s.fault != forgetsEnd {
-		say(update(taskCompleted))
+		say(update(a2a.TaskCompleted))
 	}
 	if s.fault == goesOn {
-		say(update(taskWorking))
+		say(update(a2a.TaskWorking))
 	}
 }
 
@@ -121,11 +123,11 @@ func (s *fake) subscribed(w http.ResponseWriter, r *http.Request, id string) {
 func call(t *testing.T, f fault) (run result.Run, w window, err error) {
 	t.Helper()
 	s, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Subscriptions: 3*tasksPerAgent - 1})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Subscriptions: 3*a2a.TasksPerAgent - 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2aTurns}, around{meter: unseen{s}, window: &w})
+	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2a.A2aTurns}, around{meter: unseen{s}, window: &w})
 	return run, w, err
 }
 
@@ -134,13 +136,13 @@ func TestA2A(t *testing.T) {
 	if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
 		t.Fatalf("%v, %d operations, failures %v, %v", err, run.Operations, run.Reasons, w)
 	}
-	for _, figure := range []string{FigureSync, FigureA2A, FigureA2AOfSync, FigureLastEnd} {
+	for _, figure := range []string{a2a.FigureSync, a2a.FigureA2A, a2a.FigureA2AOfSync, a2a.FigureLastEnd} {
 		if run.Figures[figure] <= 0 {
 			t.Errorf("%s is %v", figure, run.Figures[figure])
 		}
 	}
-	subscribed := int64(run.Figures[FigureSubscriptions])
-	if run.Laps[LapA2A].Count != run.Operations || run.Laps[LapSync].Count == 0 || subscribed != 3*tasksPerAgent-1 || run.Laps[LapEnd].Count != subscribed {
+	subscribed := int64(run.Figures[a2a.FigureSubscriptions])
+	if run.Laps[a2a.LapA2A].Count != run.Operations || run.Laps[a2a.LapSync].Count == 0 || subscribed != 3*a2a.TasksPerAgent-1 || run.Laps[a2a.LapEnd].Count != subscribed {
 		t.Errorf("laps of %d operations and %d subscriptions: %v", run.Operations, subscribed, run.Laps)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 )
 
 // polls makes the fake count messages, all of which arrived before the first instant
@@ -35,7 +36,7 @@ func TestPollsAreJudged(t *testing.T) {
 	for f, sees := range map[fault]string{sound: "", countsWildly: "failures", countsAll: "preparation", losesOne: "preparation"} {
 		t.Run(string(f), func(t *testing.T) {
 			_, endpoint := newFake(t, f)
-			h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 1, Payload: PayloadMin, Agents: 2, Senders: 1, Messages: 60})
+			h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 1, Payload: host.PayloadMin, Agents: 2, Senders: 1, Messages: 60})
 			if err != nil {
 				t.Fatal(err)
 			}

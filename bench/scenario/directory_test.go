@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/directory"
+	"parley/bench/scenario/host"
 )
 
 // catalog is the directory of a fake: the latest card of each agent, in the order in which
@@ -52,10 +54,10 @@ func (s *fake) directory(mux *http.ServeMux) {
 			text += " " + k.Name + " " + k.Description + " " + strings.Join(k.Tags, " ")
 		}
 		c.weights = map[string]float64{}
-		for _, word := range wordsOf(strings.ToLower(text)) {
+		for _, word := range directory.WordsOf(strings.ToLower(text)) {
 			c.weights[word] = 1
 		}
-		for _, word := range wordsOf(strings.ToLower(c.Name)) {
+		for _, word := range directory.WordsOf(strings.ToLower(c.Name)) {
 			c.weights[word] = 3
 		}
 		s.mu.Lock()
@@ -108,7 +110,7 @@ type listedRow struct {
 // of the text, the best first.
 func (s *fake) matching(r *http.Request, text string) (rows []listedRow) {
 	rows = []listedRow{}
-	asked := wordsOf(strings.ToLower(text))
+	asked := directory.WordsOf(strings.ToLower(text))
 	exactly := map[string]bool{}
 	for _, word := range asked {
 		having := 0
@@ -248,14 +250,14 @@ func (s *fake) search(w http.ResponseWriter, r *http.Request) {
 const fakeCards = 300
 
 // directoryHost returns a host for a fake with a fault.
-func directoryHost(t *testing.T, f fault) (*Set, *directory) {
+func directoryHost(t *testing.T, f fault) (*Set, *directory.Scenario) {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 3, Payload: 64, Agents: 1, Senders: 1, Cards: fakeCards})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 3, Payload: 64, Agents: 1, Senders: 1, Cards: fakeCards})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, h.Scenario(Directory).(*directory)
+	return h, h.Scenario(Directory).(*directory.Scenario)
 }
 
 // tryDirectory fills the directory of a fake, searches it in every way, publishes some
@@ -263,16 +265,16 @@ func directoryHost(t *testing.T, f fault) (*Set, *directory) {
 func tryDirectory(t *testing.T, f fault) error {
 	_, d := directoryHost(t, f)
 	if f == hidesCard || f == ignoresFilters {
-		d.patience = 200 * time.Millisecond
+		d.Patience = 200 * time.Millisecond
 	}
 	if f == keepsOldCard {
-		d.foundWithin = 200 * time.Millisecond
+		d.FoundWithin = 200 * time.Millisecond
 	}
-	if err := d.publishAll(t.Context(), unseen{}); err != nil {
+	if err := d.PublishAll(t.Context(), unseen{}); err != nil {
 		return err
 	}
-	laps, tally, figures := load.NewLaps(), &searchTally{}, map[string]float64{}
-	s, err := d.searcher(t.Context(), 0, 1, tally)
+	laps, tally, figures := load.NewLaps(), &directory.SearchTally{}, map[string]float64{}
+	s, err := d.Searcher(t.Context(), 0, 1, tally)
 	if err != nil {
 		return err
 	}
@@ -280,25 +282,25 @@ func tryDirectory(t *testing.T, f fault) error {
 	texts, needs := 50, 10
 	switch f { // what is judged by many answers
 	case sound:
-		texts, needs = 10*judgedLeast, judgedLeast
+		texts, needs = 10*directory.JudgedLeast, directory.JudgedLeast
 	case spellsExactly:
-		texts = 10 * judgedLeast
+		texts = 10 * directory.JudgedLeast
 	case guesses:
-		needs = judgedLeast
+		needs = directory.JudgedLeast
 	}
 	for _, try := range []struct {
 		times int
 		do    func(*load.Laps) error
 	}{
-		{texts, s.text},
-		{needs, s.semantic},
-		{20, s.filtered},
-		{20, s.narrow},
-		{20, s.both},
-		{1, s.browse},
-		{2 * judgedLeast, s.second},
-		{2, s.detail},
-		{2, func(laps *load.Laps) error { return s.stream(t.Context(), laps) }},
+		{texts, s.Text},
+		{needs, s.Semantic},
+		{20, s.Filtered},
+		{20, s.Narrow},
+		{20, s.Both},
+		{1, s.Browse},
+		{2 * directory.JudgedLeast, s.Second},
+		{2, s.Detail},
+		{2, func(laps *load.Laps) error { return s.Stream(t.Context(), laps) }},
 	} {
 		for range try.times {
 			if err := try.do(laps); err != nil {
@@ -306,18 +308,18 @@ func tryDirectory(t *testing.T, f fault) error {
 			}
 		}
 	}
-	if err := tally.judge(figures); err != nil {
+	if err := tally.Judge(figures); err != nil {
 		return err
 	}
-	if figures[FigureMisspelled] == 0 || figures[FigureNeeds] == 0 {
+	if figures[directory.FigureMisspelled] == 0 || figures[directory.FigureNeeds] == 0 {
 		return fmt.Errorf("figures %v", figures)
 	}
-	r, err := d.republisher(t.Context(), 1)
+	r, err := d.Republisher(t.Context(), 1)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	for range 2 * meantEvery {
+	for range 2 * directory.MeantEvery {
 		if err := r.Do(t.Context(), 0, laps); err != nil {
 			return err
 		}
@@ -337,15 +339,15 @@ func TestSoundDirectoryPasses(t *testing.T) {
 	if err != nil || run.Failures != 0 || run.Operations == 0 {
 		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
 	}
-	for _, lap := range []string{LapText, LapPut, LapFound, LapMeant, LapTextBeside} {
+	for _, lap := range []string{directory.LapText, directory.LapPut, directory.LapFound, directory.LapMeant, directory.LapTextBeside} {
 		if run.Laps[lap].Count == 0 {
 			t.Errorf("%q was not measured", lap)
 		}
 	}
-	if f := run.Figures; f[FigureCards] != fakeCards || f[FigurePublished] <= 0 || f[FigureVectors] <= 0 {
+	if f := run.Figures; f[directory.FigureCards] != fakeCards || f[directory.FigurePublished] <= 0 || f[directory.FigureVectors] <= 0 {
 		t.Errorf("figures %v", f)
 	}
-	if f := run.Figures; f[FigureRestarted] != 1 || f[FigureRestartedAll] <= 1 {
+	if f := run.Figures; f[directory.FigureRestarted] != 1 || f[directory.FigureRestartedAll] <= 1 {
 		t.Errorf("figures %v", f)
 	}
 }
@@ -357,8 +359,8 @@ func TestWrongDirectoriesFail(t *testing.T) {
 		hidesCard:      "not all cards were found within",
 		ignoresFilters: "not all cards were found within",
 		countsFew:      "wrong answer: filters count other cards than have the values",
-		spellsExactly:  FigureMisspelled + " is",
-		guesses:        FigureNeeds + " is",
+		spellsExactly:  directory.FigureMisspelled + " is",
+		guesses:        directory.FigureNeeds + " is",
 		otherMode:      "wrong answer: another search mode than semantic",
 		risingScores:   "wrong answer: scores that rise or do not begin with 1",
 		repeatsPages:   "wrong answer: a card on two pages",
@@ -379,19 +381,19 @@ func TestWrongDirectoriesFail(t *testing.T) {
 // TestFilterOracle: what a filter is to count is what a plain comparison counts.
 func TestFilterOracle(t *testing.T) {
 	_, d := directoryHost(t, sound)
-	if err := d.publishAll(t.Context(), unseen{}); err != nil {
+	if err := d.PublishAll(t.Context(), unseen{}); err != nil {
 		t.Fatal(err)
 	}
 	some := 0
-	for _, f := range d.index.filters {
-		if f.count == 0 || f.query == "" {
+	for _, f := range d.Index.Filters {
+		if f.Count == 0 || f.Query == "" {
 			t.Errorf("filter %+v finds nothing", f)
 		}
-		if f.count < len(d.index.cards) {
+		if f.Count < len(d.Index.Cards) {
 			some++
 		}
 	}
-	if len(d.index.filters) != filtersDrawn || some < filtersDrawn/2 {
-		t.Errorf("of %d filters %d exclude a card", len(d.index.filters), some)
+	if len(d.Index.Filters) != directory.FiltersDrawn || some < directory.FiltersDrawn/2 {
+		t.Errorf("of %d filters %d exclude a card", len(d.Index.Filters), some)
 	}
 }

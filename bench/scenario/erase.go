@@ -12,6 +12,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 	"parley/client/api"
 )
@@ -30,9 +31,9 @@ const (
 // erase is Erase: an organization that is erased while others send.
 type erase struct {
 	set    *Set
-	org    *org
-	agents []*agent
-	log    acknowledgedLog
+	org    *host.Org
+	agents []*host.Agent
+	log    host.Log
 	next   atomic.Int64
 	// polls are the poll tokens of the first workers.
 	polls []string
@@ -44,12 +45,12 @@ var errErased = errors.New("the organization is erased")
 
 // Run implements Scenario. It stores the messages of an organization, and erases it while others
 // send as planned, as they did for the duration of the plan before.
-func (e *erase) Run(ctx context.Context, r *Round) error {
+func (e *erase) Run(ctx context.Context, r *host.Round) error {
 	h, run := e.set.Host, r.Result
 	if err := e.register(ctx); err != nil {
 		return err
 	}
-	stored := int64(h.params.Messages)
+	stored := int64(h.Params.Messages)
 	filled, err := inParts(ctx, h, "messages", run.Clients, stored, func(int64) (load.Dial, error) { return e.fill(ctx) }, func() error { return e.settle(stored) })
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (e *erase) Run(ctx context.Context, r *Round) error {
 			return
 		}
 		began := time.Now()
-		told, err := e.org.client.EraseOrg(ctx, e.org.credentials.OrgID)
+		told, err := e.org.Client.EraseOrg(ctx, e.org.Credentials.OrgID)
 		if e.told, took = told, time.Since(began); err == nil {
 			err = errErased
 		}
@@ -103,7 +104,7 @@ func (e *erase) others(ctx context.Context, plan load.Plan, window load.Watch) (
 		return nil, err
 	}
 	m, err := load.Run(ctx, plan, dial, window)
-	if settled := e.set.settleFill(); settled != nil {
+	if settled := e.set.SettleUnmeasured(); settled != nil {
 		err = settled
 	}
 	return m, err
@@ -121,16 +122,16 @@ const (
 // register creates the organization that will be erased, with its agents.
 func (e *erase) register(ctx context.Context) (err error) {
 	h := e.set.Host
-	h.note("creating an organization of %d agents", h.params.Members)
-	if e.org, err = h.world.register(ctx, fmt.Sprintf("initech-%d-%s", h.nextRun(), h.world.acme.credentials.OrgSlug)); err != nil {
+	h.Note("creating an organization of %d agents", h.Params.Members)
+	if e.org, err = h.Deployment.Register(ctx, fmt.Sprintf("initech-%d-%s", h.NextRun(), h.Deployment.ReceivingOrg.Credentials.OrgSlug)); err != nil {
 		return err
 	}
-	if e.agents, err = h.world.create(ctx, e.org, "clerk-%d", 0, h.params.Members); err != nil {
+	if e.agents, err = h.Deployment.Create(ctx, e.org, "clerk-%d", 0, h.Params.Members); err != nil {
 		return err
 	}
-	e.log, e.polls = acknowledgedLog{}, nil
-	for _, worker := range h.world.workers[:min(erasedPolls, len(h.world.workers))] {
-		address, err := worker.org.client.PollToken(ctx, worker.id)
+	e.log, e.polls = host.Log{}, nil
+	for _, worker := range h.Deployment.Recipients[:min(erasedPolls, len(h.Deployment.Recipients))] {
+		address, err := worker.Org.Client.PollToken(ctx, worker.ID)
 		if err != nil {
 			return err
 		}
@@ -144,34 +145,34 @@ func (e *erase) register(ctx context.Context) (err error) {
 // conversation.
 func (e *erase) fill(ctx context.Context) (load.Dial, error) {
 	h := e.set.Host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.org.freshToken(ctx); err != nil {
+	if err := e.org.FreshToken(ctx); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
 		return &erasedSender{
-			caller: &caller{conn: conn, book: e.log.begin(), payloads: h.payloads}, erased: e, workers: h.world.workers,
-			kind: h.world.messageType("task_request"), choice: h.choice(run, worker),
-			key: Key{Run: run, Worker: uint32(worker)}, payload: make([]byte, h.payloads.length()),
+			Caller: &host.Caller{Conn: conn, Log: e.log.Begin(), Payloads: h.Payloads}, erased: e, workers: h.Deployment.Recipients,
+			kind: h.Deployment.MessageType("task_request"), choice: h.Choice(run, worker),
+			key: host.Key{Run: run, Worker: uint32(worker)}, payload: make([]byte, h.Payloads.Length()),
 		}, nil
 	}, nil
 }
 
 // erasedSender is a client of fill.
 type erasedSender struct {
-	*caller
+	*host.Caller
 	erased                 *erase
-	workers                []*agent
+	workers                []*host.Agent
 	kind                   string
 	choice                 *rand.Rand
-	key                    Key
+	key                    host.Key
 	payload, body, request []byte
 }
 
@@ -188,17 +189,17 @@ func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
 		from, to = to, from
 	}
 	s.key.N, s.key.Part = uint32(n), part
-	s.payloads.write(s.payload, s.key)
-	s.body = fmt.Appendf(s.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.handle, from.handle)
-	s.body = appendContent(s.body, s.kind, s.payload)
-	s.request = wire.AppendRequest(s.request[:0], "POST", "/messages", from.org.token, nil, s.body)
-	_, err := s.post(s.request, s.key, to.box)
+	s.Payloads.Write(s.payload, s.key)
+	s.body = fmt.Appendf(s.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
+	s.body = host.AppendContent(s.body, s.kind, s.payload)
+	s.request = wire.AppendRequest(s.request[:0], "POST", "/messages", from.Org.Token, nil, s.body)
+	_, err := s.Post(s.request, s.key, to.Mailbox)
 	return err
 }
 
 // settle collects the answers to a part of the messages, of messages in all.
 func (e *erase) settle(messages int64) error {
-	if twice := e.log.settle(int(max(1, messages/erasedSample))); twice > 0 {
+	if twice := e.log.Settle(int(max(1, messages/erasedSample))); twice > 0 {
 		return fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return nil
@@ -208,8 +209,8 @@ func (e *erase) settle(messages int64) error {
 // acknowledged messages of others only. Their messages must have been kept, see Params.Keep.
 func (e *erase) verify(ctx context.Context) error {
 	want := api.Erasure{
-		OrgID: e.org.credentials.OrgID, ErasedAt: e.told.ErasedAt, AgentsDeleted: int64(len(e.agents)),
-		MessagesDeleted: e.log.count, ConversationsDeleted: e.log.count,
+		OrgID: e.org.Credentials.OrgID, ErasedAt: e.told.ErasedAt, AgentsDeleted: int64(len(e.agents)),
+		MessagesDeleted: e.log.Count, ConversationsDeleted: e.log.Count,
 	}
 	if *e.told != want {
 		return fmt.Errorf("the erasure counts %+v, want %+v", *e.told, want)
@@ -223,25 +224,25 @@ func (e *erase) verify(ctx context.Context) error {
 // verifyGone checks that a sample of what was erased is gone for those who had access.
 func (e *erase) verifyGone(ctx context.Context) error {
 	h := e.set.Host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
 	type read struct {
 		path, token string
 		want        int
 	}
-	reads := []read{{"/org", e.org.token, http.StatusUnauthorized}}
-	for _, one := range e.log.entries {
+	reads := []read{{"/org", e.org.Token, http.StatusUnauthorized}}
+	for _, one := range e.log.Entries {
 		want := http.StatusGone
-		if one.key.Part == partOwn { // workers never had access
+		if one.Key.Part == partOwn { // workers never had access
 			want = http.StatusNotFound
 		}
-		reads = append(reads, read{"/messages/" + one.id.String(), h.world.acme.token, want})
+		reads = append(reads, read{"/messages/" + one.ID.String(), h.Deployment.ReceivingOrg.Token, want})
 	}
 	for i := 0; i < len(e.agents); i += max(1, len(e.agents)/erasedSample) {
-		reads = append(reads, read{"/agents/" + e.agents[i].id.String(), h.world.acme.token, http.StatusGone})
+		reads = append(reads, read{"/agents/" + e.agents[i].ID.String(), h.Deployment.ReceivingOrg.Token, http.StatusGone})
 	}
-	return h.aside(ctx, verifyReaders, func(conn *wire.HTTP, reader, readers int) error {
+	return h.OnConnections(ctx, host.VerifyReaders, func(conn *wire.HTTP, reader, readers int) error {
 		for i := reader; i < len(reads); i += readers {
 			answer, err := conn.Do(wire.Request("GET", reads[i].path, reads[i].token, nil, nil))
 			if err != nil {
@@ -259,18 +260,18 @@ func (e *erase) verifyGone(ctx context.Context) error {
 func (e *erase) verifyPolls(ctx context.Context) error {
 	h := e.set.Host
 	counts := map[uint32]int{}
-	for _, one := range h.acknowledged.entries {
-		counts[one.box]++
+	for _, one := range h.Log.Entries {
+		counts[one.Mailbox]++
 	}
-	lost := len(h.acknowledged.unknown)
+	lost := len(h.Log.Unknown)
 	for i, token := range e.polls {
-		worker := h.world.workers[i]
-		n, err := worker.org.client.Poll(ctx, api.Poll{Token: token})
+		worker := h.Deployment.Recipients[i]
+		n, err := worker.Org.Client.Poll(ctx, api.Poll{Token: token})
 		if err != nil {
 			return err
 		}
-		if want := counts[worker.box]; n < want || n > want+lost {
-			return fmt.Errorf("a poll of %s counts %d messages after the erasure, others sent %d", worker.handle, n, want)
+		if want := counts[worker.Mailbox]; n < want || n > want+lost {
+			return fmt.Errorf("a poll of %s counts %d messages after the erasure, others sent %d", worker.Handle, n, want)
 		}
 	}
 	return nil

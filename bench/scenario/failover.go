@@ -10,6 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 )
 
 const (
@@ -30,15 +31,15 @@ var errKilled = errors.New("the leader was killed and started again")
 type failover struct{ set *Set }
 
 // Run implements Scenario.
-func (o *failover) Run(ctx context.Context, r *Round) (err error) {
+func (o *failover) Run(ctx context.Context, r *host.Round) (err error) {
 	r.Bench.Begin(ctx)
 	k := leaderKills{set: o.set, nodes: r.Bench.Nodes(), outages: load.NewHistogram()}
-	for n := range o.set.params.Kills {
+	for n := range o.set.Params.Kills {
 		if err = k.once(ctx, r.Plan.Clients); err != nil {
 			err = fmt.Errorf("kill %d: %w", n+1, err)
 			break
 		}
-		o.set.note("kill %d: the first 201 after %.0f ms, all nodes ready after %.1f s", n+1, k.firsts[n], k.readies[n]/1e3)
+		o.set.Note("kill %d: the first 201 after %.0f ms, all nodes ready after %.1f s", n+1, k.firsts[n], k.readies[n]/1e3)
 	}
 	if len(k.firsts) > 0 {
 		k.fill(r.Result)
@@ -49,7 +50,7 @@ func (o *failover) Run(ctx context.Context, r *Round) (err error) {
 // leaderKills are the kills of a run and what they have shown.
 type leaderKills struct {
 	set   *Set
-	nodes Nodes
+	nodes host.Nodes
 	load  load.Measurement
 	// firsts and readies are the times, in milliseconds, until the first 201 and until all
 	// nodes were ready.
@@ -90,7 +91,7 @@ func (k *leaderKills) once(ctx context.Context, clients int) error {
 	err = k.kill(ctx, &outage)
 	cancel(errKilled)
 	<-over
-	err = errors.Join(err, k.set.settleFill())
+	err = errors.Join(err, k.set.SettleUnmeasured())
 	if err == nil && (sent == nil || !errors.Is(broke, errKilled)) {
 		err = fmt.Errorf("the load ended early: %w", broke)
 	}
@@ -102,7 +103,7 @@ func (k *leaderKills) once(ctx context.Context, clients int) error {
 
 // kill kills the leader after a moment of load, and returns when all nodes are ready.
 func (k *leaderKills) kill(ctx context.Context, outage *outage) error {
-	if err := sleepUntil(ctx, time.Now().Add(killAfter)); err != nil {
+	if err := host.SleepUntil(ctx, time.Now().Add(killAfter)); err != nil {
 		return err
 	}
 	leader, err := k.nodes.Leader(ctx)

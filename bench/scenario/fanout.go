@@ -10,6 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -49,10 +50,10 @@ const (
 
 // fanout is Fanout.
 type fanout struct {
-	host *Host
+	host *host.Host
 	// group gets the broadcasts of the speakers, once it was assembled.
-	group    *assembly
-	speakers []*agent
+	group    *host.Group
+	speakers []*host.Agent
 	// patience bounds the wait for copies that do not arrive.
 	patience time.Duration
 }
@@ -71,12 +72,12 @@ type fanoutRun struct {
 // Run implements Scenario. It broadcasts to a group. First it sends one broadcast at a time, in
 // turn with direct messages, and waits until all copies can be read. Then it follows the plan,
 // with as many broadcasts as the target accepts.
-func (f *fanout) Run(ctx context.Context, r *Round) (err error) {
+func (f *fanout) Run(ctx context.Context, r *host.Round) (err error) {
 	h := f.host
 	if err := f.assemble(ctx); err != nil {
 		return err
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
 	one := &fanoutRun{fanout: f, run: r.Result, laps: map[string]*load.Histogram{}}
@@ -84,8 +85,8 @@ func (f *fanout) Run(ctx context.Context, r *Round) (err error) {
 		return err
 	}
 	defer one.listeners.close()
-	one.alone, one.direct, one.concurrent = h.nextRun(), h.nextRun(), h.nextRun()
-	r.Result.Figures = map[string]float64{FigureRecipients: float64(f.group.recipients())}
+	one.alone, one.direct, one.concurrent = h.NextRun(), h.NextRun(), h.NextRun()
+	r.Result.Figures = map[string]float64{FigureRecipients: float64(f.group.Recipients())}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	if err := one.oneByOne(ctx, r.Plan.Duration/2); err != nil {
 		return err
@@ -106,17 +107,17 @@ func (f *fanout) assemble(ctx context.Context) (err error) {
 	if f.group != nil {
 		return nil
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
-	if f.speakers, err = h.world.agents(ctx, h.world.globex, "speaker-%d", 0, h.params.Senders); err != nil {
+	if f.speakers, err = h.Deployment.Agents(ctx, h.Deployment.SendingOrg, "speaker-%d", 0, h.Params.Senders); err != nil {
 		return err
 	}
-	members, err := h.world.ofBoth(ctx, "member-%d", 0, h.params.Members)
+	members, err := h.Deployment.AgentsOfBoth(ctx, "member-%d", 0, h.Params.Members)
 	if err != nil {
 		return err
 	}
-	f.group, err = assemble(ctx, h, "large", f.speakers[0], append(f.speakers[1:len(f.speakers):len(f.speakers)], members...))
+	f.group, err = host.NewGroup(ctx, h, "large", f.speakers[0], append(f.speakers[1:len(f.speakers):len(f.speakers)], members...))
 	return err
 }
 
@@ -129,20 +130,20 @@ func (f *fanoutRun) lap(name string, d time.Duration) {
 
 // oneByOne measures single broadcasts, in turn with direct messages.
 func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
-	c, err := newBroadcaster(ctx, f.host, f.group, f.group.founder)
+	c, err := newBroadcaster(ctx, f.host, f.group, f.group.Founder)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	to := f.host.postCourier(c.caller, 0)
+	to := f.host.HTTPSender(c.Caller, 0)
 	start := time.Now()
 	for n := 0; n < roundsLeast || n < roundsMost && time.Since(start) < budget; n++ {
 		began := time.Now()
-		if err := to.deliver(0, Key{Run: f.direct, N: uint32(n)}); err != nil {
+		if err := to.Send(0, host.Key{Run: f.direct, N: uint32(n)}); err != nil {
 			return fmt.Errorf("a direct message: %w", err)
 		}
 		direct := time.Since(began)
-		key := Key{Run: f.alone, N: uint32(n)}
+		key := host.Key{Run: f.alone, N: uint32(n)}
 		began = time.Now()
 		id, err := c.cast(key)
 		if err != nil {
@@ -150,7 +151,7 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 		}
 		answered := time.Now()
 		f.listeners.answered(key, id, began, answered, true)
-		if err := f.listeners.await(ctx, func(k Key) bool { return k == key }); err != nil {
+		if err := f.listeners.await(ctx, func(k host.Key) bool { return k == key }); err != nil {
 			return err
 		}
 		if n >= roundsWarmUp {
@@ -167,7 +168,7 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 
 // together measures broadcasts as planned, and their cost. Costs cover the whole run with
 // its warm-up, until the last copy can be read.
-func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
+func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter host.Meter, window load.Watch) error {
 	cpu := meter.CPU()
 	logged, known := meter.Log()
 	under, stop := context.WithCancel(ctx)
@@ -185,7 +186,7 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, w
 	m.Fill(f.run)
 	f.run.Laps = laps
 	if err == nil {
-		err = f.listeners.await(ctx, func(k Key) bool { return k.Run == f.concurrent })
+		err = f.listeners.await(ctx, func(k host.Key) bool { return k.Run == f.concurrent })
 	}
 	copies := f.landed(watch.at)
 	f.fillLaps()
@@ -193,7 +194,7 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, w
 		return err
 	}
 	if now, still := meter.Log(); known && still && copies > 0 {
-		payloads := copies / float64(f.group.recipients()) * float64(f.host.params.Payload)
+		payloads := copies / float64(f.group.Recipients()) * float64(f.host.Params.Payload)
 		f.run.Figures[FigureCopyLog] = (float64(now-logged) - payloads) / copies
 	}
 	meter.Settle(ctx)
@@ -206,7 +207,7 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, w
 // landed sets the figures that depend on the arrival of all copies, and returns the
 // number of copies.
 func (f *fanoutRun) landed(begin time.Time) (copies float64) {
-	each := float64(f.group.recipients())
+	each := float64(f.group.Recipients())
 	var measured float64
 	var answered, last time.Time
 	for _, l := range f.listeners.answers(f.concurrent) {
@@ -247,12 +248,12 @@ func (f *fanoutRun) fillLaps() {
 
 // beside sends direct messages during the broadcasts.
 func (f *fanoutRun) beside(ctx context.Context) {
-	c, err := f.host.caller(ctx)
+	c, err := f.host.Caller(ctx)
 	if err != nil {
 		return // the connections of the run fail as well and report the error
 	}
 	defer func() { _ = c.Close() }()
-	to := f.host.postCourier(c, 0)
+	to := f.host.HTTPSender(c, 0)
 	pace := time.NewTicker(besideEvery)
 	defer pace.Stop()
 	for n := 0; ; n++ {
@@ -262,7 +263,7 @@ func (f *fanoutRun) beside(ctx context.Context) {
 		case <-pace.C:
 		}
 		began := time.Now()
-		err := to.deliver(n%f.host.params.Agents, Key{Run: f.direct, Worker: 1, N: uint32(n)})
+		err := to.Send(n%f.host.Params.Agents, host.Key{Run: f.direct, Worker: 1, N: uint32(n)})
 		if refused := (load.Refused{}); err != nil && !errors.As(err, &refused) {
 			return
 		}
@@ -277,7 +278,7 @@ func (f *fanoutRun) dial(ctx context.Context, worker int) (load.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &broadcasting{broadcaster: c, listeners: f.listeners, key: Key{Run: f.concurrent, Worker: uint32(worker)}}, nil
+	return &broadcasting{broadcaster: c, listeners: f.listeners, key: host.Key{Run: f.concurrent, Worker: uint32(worker)}}, nil
 }
 
 // broadcasting is the client of Fanout.
@@ -285,7 +286,7 @@ type broadcasting struct {
 	*broadcaster
 	// listeners is nil if no member has a stream.
 	listeners *listeners
-	key       Key
+	key       host.Key
 }
 
 // Do implements load.Client.
@@ -293,7 +294,7 @@ func (c *broadcasting) Do(_ context.Context, n int, laps *load.Laps) error {
 	c.key.N = uint32(n)
 	began := time.Now()
 	id, err := c.cast(c.key)
-	if c.listeners != nil && id != (uuid{}) {
+	if c.listeners != nil && id != (host.UUID{}) {
 		c.listeners.answered(c.key, id, began, time.Now(), laps.Measured())
 	}
 	return err
@@ -301,45 +302,45 @@ func (c *broadcasting) Do(_ context.Context, n int, laps *load.Laps) error {
 
 // broadcaster broadcasts to a group on one connection.
 type broadcaster struct {
-	*caller
-	group   *assembly
-	from    *agent
-	request *sendRequest
+	*host.Caller
+	group   *host.Group
+	from    *host.Agent
+	request *host.SendRequest
 }
 
-func newBroadcaster(ctx context.Context, h *Host, g *assembly, from *agent) (*broadcaster, error) {
-	c, err := h.caller(ctx)
+func newBroadcaster(ctx context.Context, h *host.Host, g *host.Group, from *host.Agent) (*broadcaster, error) {
+	c, err := h.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &broadcaster{caller: c, group: g, from: from, request: newSendRequest(h, "/messages", from, &agent{handle: g.handle})}, nil
+	return &broadcaster{Caller: c, group: g, from: from, request: host.NewSendRequest(h, "/messages", from, &host.Agent{Handle: g.Handle})}, nil
 }
 
 // cast broadcasts the message of key, checks the answer and returns the broadcast's id.
-func (c *broadcaster) cast(key Key) (uuid, error) {
-	c.payloads.write(c.request.bytes[c.request.payload:], key)
-	sent := cast{key: key, group: c.group, from: c.from.box}
-	answer, err := c.conn.Do(c.request.bytes)
+func (c *broadcaster) cast(key host.Key) (host.UUID, error) {
+	c.Payloads.Write(c.request.Bytes[c.request.Payload:], key)
+	sent := host.Broadcast{Key: key, Group: c.group, From: c.from.Mailbox}
+	answer, err := c.Conn.Do(c.request.Bytes)
 	if err != nil {
 		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
-			c.book.lostCasts = append(c.book.lostCasts, sent)
+			c.Log.LostBroadcasts = append(c.Log.LostBroadcasts, sent)
 		}
-		return uuid{}, err
+		return host.UUID{}, err
 	}
 	if answer.Status != 201 {
-		err, known := refusal(answer)
+		err, known := host.Refusal(answer)
 		if !known {
-			c.book.lostCasts = append(c.book.lostCasts, sent)
+			c.Log.LostBroadcasts = append(c.Log.LostBroadcasts, sent)
 		}
-		return uuid{}, err
+		return host.UUID{}, err
 	}
 	told, err := readReceipt(answer.Body)
 	if err != nil {
-		c.book.lostCasts = append(c.book.lostCasts, sent)
-		return uuid{}, err
+		c.Log.LostBroadcasts = append(c.Log.LostBroadcasts, sent)
+		return host.UUID{}, err
 	}
-	sent.id = told.broadcast
-	c.book.casts = append(c.book.casts, sent)
+	sent.ID = told.broadcast
+	c.Log.Broadcasts = append(c.Log.Broadcasts, sent)
 	return told.broadcast, c.judge(told, key)
 }
 
@@ -351,33 +352,33 @@ type receipt struct {
 	Handle      string `json:"group_handle"`
 	Payload     string `json:"encrypted_payload"`
 
-	copy, broadcast uuid
+	copy, broadcast host.UUID
 }
 
 func readReceipt(body []byte) (r receipt, err error) {
 	if json.Unmarshal(body, &r) != nil {
-		return r, wrong("not a JSON object")
+		return r, host.Wrong("not a JSON object")
 	}
-	r.copy, _ = parseUUID([]byte(r.ID))
-	broadcast, identified := parseUUID([]byte(r.BroadcastID))
+	r.copy, _ = host.ParseUUID([]byte(r.ID))
+	broadcast, identified := host.ParseUUID([]byte(r.BroadcastID))
 	if !identified {
-		return r, wrong("no UUID as broadcast_id")
+		return r, host.Wrong("no UUID as broadcast_id")
 	}
 	r.broadcast = broadcast
 	return r, nil
 }
 
-func (c *broadcaster) judge(told receipt, key Key) error {
-	got, sound := c.payloads.read([]byte(told.Payload))
+func (c *broadcaster) judge(told receipt, key host.Key) error {
+	got, sound := c.Payloads.Read([]byte(told.Payload))
 	switch {
 	case !sound || got != key:
-		return wrong("another payload than the one sent")
-	case told.Handle != c.group.handle:
-		return wrong("another group than the one asked for")
-	case told.Recipients != c.group.recipients():
-		return wrong("another recipient_count than the group's other members")
-	case broadcastOf(told.copy) != told.broadcast:
-		return wrong("a copy of another broadcast")
+		return host.Wrong("another payload than the one sent")
+	case told.Handle != c.group.Handle:
+		return host.Wrong("another group than the one asked for")
+	case told.Recipients != c.group.Recipients():
+		return host.Wrong("another recipient_count than the group's other members")
+	case host.BroadcastOf(told.copy) != told.broadcast:
+		return host.Wrong("a copy of another broadcast")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 
 // inParts performs n operations as fast as the target accepts them, in parts, each of which is
 // prepared and settled separately.
-func inParts(ctx context.Context, h *Host, what string, clients int, n int64, prepare func(part int64) (load.Dial, error), settle func() error) (sum load.Measurement, err error) {
+func inParts(ctx context.Context, h *host.Host, what string, clients int, n int64, prepare func(part int64) (load.Dial, error), settle func() error) (sum load.Measurement, err error) {
 	for left := n; left > 0; {
 		part := min(left, fillPart)
 		dial, err := prepare(part)
@@ -35,7 +36,7 @@ func inParts(ctx context.Context, h *Host, what string, clients int, n int64, pr
 			return sum, err
 		}
 		left -= part
-		h.note("%d of %d %s", n-left, n, what)
+		h.Note("%d of %d %s", n-left, n, what)
 	}
 	return sum, nil
 }
@@ -43,7 +44,7 @@ func inParts(ctx context.Context, h *Host, what string, clients int, n int64, pr
 // inTurn measures sends to two servers in turn, so that a moment in which the machine is slow
 // hits both. It returns the sums of their windows, and the last window of the second, which the
 // watch observes; it may be nil.
-func inTurn(ctx context.Context, plan load.Plan, meter Meter, servers [2]*Set, watch load.Watch) (sums [2]load.Measurement, last *load.Measurement, err error) {
+func inTurn(ctx context.Context, plan load.Plan, meter host.Meter, servers [2]*Set, watch load.Watch) (sums [2]load.Measurement, last *load.Measurement, err error) {
 	for n := range inTurnWindows {
 		for i, server := range servers {
 			dial, err := server.Prepare(ctx, Send, plan.Clients)
@@ -59,7 +60,7 @@ func inTurn(ctx context.Context, plan load.Plan, meter Meter, servers [2]*Set, w
 				return sums, nil, err
 			}
 			sums[i].Add(last)
-			if err := server.settleFill(); err != nil {
+			if err := server.SettleUnmeasured(); err != nil {
 				return sums, nil, err
 			}
 		}

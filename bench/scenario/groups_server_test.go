@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"parley/bench/scenario/host"
 	"parley/client/parley"
 )
 
@@ -185,7 +186,7 @@ func (s *fake) requests(w http.ResponseWriter, r *http.Request) {
 // requires.
 func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 	g.casts++
-	var broadcast uuid
+	var broadcast host.UUID
 	binary.BigEndian.PutUint32(broadcast[8:], g.casts)
 	broadcast[6] = 0x70
 	third := g.casts%3 == 0
@@ -193,14 +194,14 @@ func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 	payload, _ := body["encrypted_payload"].(string)
 	recipients := len(g.members) - 1
 	told := map[string]any{
-		"id": uuid(parley.Copy(parley.MessageID(broadcast), 1)).String(), "broadcast_id": broadcast.String(), "recipient_count": recipients,
+		"id": host.UUID(parley.Copy(parley.MessageID(broadcast), 1)).String(), "broadcast_id": broadcast.String(), "recipient_count": recipients,
 		"group_handle": g.handle, "encrypted_payload": payload,
 	}
 	for seat, m := range g.members {
 		if m == from && s.fault != copiesToSender || seat == victim && third && s.fault == losesCopy || seat == victim && third && s.fault == halfWay {
 			continue
 		}
-		kept := &row{ID: uuid(parley.Copy(parley.MessageID(broadcast), uint32(seat+1))).String(), Talk: g.id, From: from.id, To: m.id, Payload: payload, Handle: &m.handle, sender: from, receiver: m}
+		kept := &row{ID: host.UUID(parley.Copy(parley.MessageID(broadcast), uint32(seat+1))).String(), Talk: g.id, From: from.id, To: m.id, Payload: payload, Handle: &m.handle, sender: from, receiver: m}
 		if seat == victim && third && s.fault == altersCopy {
 			kept.Payload = "A" + payload[1:]
 		}

@@ -7,13 +7,14 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 )
 
 // newGroups is a host with small groups.
 func newGroups(t *testing.T, f fault) *Set {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 2, Members: 4, Electors: 15, Keep: true})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 2, Members: 4, Electors: 15, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func fannedOut(t *testing.T, h *Set) (result.Run, window, error) {
 func mixedLoad(t *testing.T, h *Set) (failures int64) {
 	t.Helper()
 	const clients = 8
-	for before := len(h.acknowledged.casts); len(h.acknowledged.casts) < before+6; {
+	for before := len(h.Log.Broadcasts); len(h.Log.Broadcasts) < before+6; {
 		dial, err := PrepareMixedLoad(t.Context(), h, clients)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -18,30 +19,30 @@ const ringRounds = 2
 
 // growAgents is GrowAgents. Each run creates agents up to the next size.
 type growAgents struct {
-	host   *Host
-	unborn []*agent // workers that are being created
+	host   *host.Host
+	unborn []*host.Agent // workers that are being created
 }
 
 // Run implements Scenario. It measures the creation of agents, and what their number costs: idle,
 // and while some of them exchange messages. It also measures the last size after a restart, when
 // memory holds only what is needed.
-func (g *growAgents) Run(ctx context.Context, r *Round) error {
+func (g *growAgents) Run(ctx context.Context, r *host.Round) error {
 	h, run := g.host, r.Result
 	run.Figures = map[string]float64{}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	window.Begin()
-	sum, err := inParts(ctx, h, "agents", run.Clients, run.Size-int64(len(h.world.workers)), func(part int64) (load.Dial, error) {
-		return g.creations(ctx, len(h.world.workers)+int(part))
+	sum, err := inParts(ctx, h, "agents", run.Clients, run.Size-int64(len(h.Deployment.Recipients)), func(part int64) (load.Dial, error) {
+		return g.creations(ctx, len(h.Deployment.Recipients)+int(part))
 	}, g.settle)
 	window.End()
 	sum.Fill(run)
 	if err != nil {
 		return err
 	}
-	last := run.Size >= h.params.Grow
-	if last && h.params.Rest > 0 {
-		h.note("resting for %v, so that agents that are not active may leave memory", h.params.Rest)
-		if err := sleepUntil(ctx, time.Now().Add(h.params.Rest)); err != nil {
+	last := run.Size >= h.Params.Grow
+	if last && h.Params.Rest > 0 {
+		h.Note("resting for %v, so that agents that are not active may leave memory", h.Params.Rest)
+		if err := host.SleepUntil(ctx, time.Now().Add(h.Params.Rest)); err != nil {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (g *growAgents) Run(ctx context.Context, r *Round) error {
 	}
 	run.Figures["active_seconds"] = time.Since(began).Seconds()
 	run.Figures["resident_active_bytes"] = float64(meter.Resident())
-	run.Figures["active_agents"] = float64(min(h.params.Active, len(h.world.workers)))
+	run.Figures["active_agents"] = float64(min(h.Params.Active, len(h.Deployment.Recipients)))
 	fillDisk(run, meter, "agent", run.Size)
 	if !last {
 		return nil
@@ -69,21 +70,21 @@ func (g *growAgents) Run(ctx context.Context, r *Round) error {
 // exchange makes the active agents send to each other in a ring.
 func (g *growAgents) exchange(ctx context.Context, clients int) error {
 	h := g.host
-	active := min(h.params.Active, len(h.world.workers))
+	active := min(h.Params.Active, len(h.Deployment.Recipients))
 	dial, err := g.ring(ctx, active)
 	if err != nil {
 		return err
 	}
 	_, err = load.Run(ctx, load.Plan{Clients: min(clients, active), Operations: int64(active) * ringRounds}, dial, nil)
 	if err == nil {
-		err = h.settleFill()
+		err = h.SettleUnmeasured()
 	}
 	return err
 }
 
 // fillDisk sets the disk space that the server uses, and the bytes written per item for size
 // items: space that the server preallocates for logs does not count for an item.
-func fillDisk(run *result.Run, meter Meter, name string, size int64) {
+func fillDisk(run *result.Run, meter host.Meter, name string, size int64) {
 	taken, written := meter.Disk()
 	run.Figures["disk_bytes"] = float64(taken)
 	if size > 0 {
@@ -92,7 +93,7 @@ func fillDisk(run *result.Run, meter Meter, name string, size int64) {
 }
 
 // restarts measures a restart after SIGKILL under load, and one after SIGTERM.
-func restarts(ctx context.Context, r *Round) error {
+func restarts(ctx context.Context, r *host.Round) error {
 	took, err := r.Bench.Kill(ctx)
 	if err != nil {
 		return err
@@ -108,22 +109,22 @@ func restarts(ctx context.Context, r *Round) error {
 // creations prepares the creation of workers until there are upTo of them. Each
 // operation of the clients creates one. settle adds them to the host.
 func (g *growAgents) creations(ctx context.Context, upTo int) (load.Dial, error) {
-	h, have := g.host, len(g.host.world.workers)
+	h, have := g.host, len(g.host.Deployment.Recipients)
 	if upTo <= have {
 		return nil, fmt.Errorf("%d agents are there already", have)
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	signing, err := json.Marshal(h.world.key.SigningKey())
+	signing, err := json.Marshal(h.Deployment.Key.SigningKey())
 	if err != nil {
 		return nil, err
 	}
-	encryption, err := json.Marshal(h.world.key.EncryptionKey())
+	encryption, err := json.Marshal(h.Deployment.Key.EncryptionKey())
 	if err != nil {
 		return nil, err
 	}
-	g.unborn = make([]*agent, upTo-have)
+	g.unborn = make([]*host.Agent, upTo-have)
 	unborn, next := g.unborn, new(atomic.Int64)
 	rest := fmt.Sprintf(`","signing_public_key":%s,"encryption_public_key":%s}`, signing, encryption)
 	return func(ctx context.Context, _ int) (load.Client, error) {
@@ -131,7 +132,7 @@ func (g *growAgents) creations(ctx context.Context, upTo int) (load.Dial, error)
 		if err != nil {
 			return nil, err
 		}
-		return &creating{conn: conn, org: h.world.acme, first: have, unborn: unborn, next: next, at: -1, rest: rest}, nil
+		return &creating{conn: conn, org: h.Deployment.ReceivingOrg, first: have, unborn: unborn, next: next, at: -1, rest: rest}, nil
 	}, nil
 }
 
@@ -140,23 +141,23 @@ func (g *growAgents) settle() error {
 	h := g.host
 	for _, a := range g.unborn {
 		if a == nil {
-			return fmt.Errorf("%d agents were made, and not all that were asked for", len(h.world.workers))
+			return fmt.Errorf("%d agents were made, and not all that were asked for", len(h.Deployment.Recipients))
 		}
-		a.box = uint32(len(h.world.boxes))
-		h.world.boxes = append(h.world.boxes, a)
-		h.world.workers = append(h.world.workers, a)
+		a.Mailbox = uint32(len(h.Deployment.Mailboxes))
+		h.Deployment.Mailboxes = append(h.Deployment.Mailboxes, a)
+		h.Deployment.Recipients = append(h.Deployment.Recipients, a)
 	}
 	g.unborn = nil
-	h.params.Agents = len(h.world.workers)
+	h.Params.Agents = len(h.Deployment.Recipients)
 	return nil
 }
 
 // creating is the client of GrowAgents.
 type creating struct {
 	conn   *wire.HTTP
-	org    *org
+	org    *host.Org
 	first  int
-	unborn []*agent
+	unborn []*host.Agent
 	next   *atomic.Int64
 	// at is the agent whose creation was refused and is repeated, -1 if there is none.
 	at            int
@@ -176,16 +177,16 @@ func (c *creating) Do(context.Context, int, *load.Laps) error {
 	c.at = i
 	c.body = strconv.AppendInt(append(c.body[:0], `{"name":"worker-`...), int64(c.first+i), 10)
 	c.body = append(c.body, c.rest...)
-	c.request = wire.AppendRequest(c.request[:0], "POST", "/agents", c.org.token, nil, c.body)
+	c.request = wire.AppendRequest(c.request[:0], "POST", "/agents", c.org.Token, nil, c.body)
 	answer, err := c.conn.Do(c.request)
 	if err != nil {
 		return err
 	}
 	if answer.Status != 201 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return err
 	}
-	made, err := readAgent(answer.Body, c.org)
+	made, err := host.ReadAgent(answer.Body, c.org)
 	if err != nil {
 		return err
 	}
@@ -201,30 +202,30 @@ func (c *creating) Close() error { return c.conn.Close() }
 // them senders and recipients.
 func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
 	h := g.host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	run, next := h.nextRun(), new(atomic.Int64)
+	run, next := h.NextRun(), new(atomic.Int64)
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.caller(ctx)
+		c, err := h.Caller(ctx)
 		if err != nil {
 			return nil, err
 		}
-		r := &ringing{caller: c, workers: h.world.workers[:active], next: next, token: h.world.acme.token, kind: h.world.messageType("task_request")}
-		r.key = Key{Run: run, Worker: uint32(worker)}
-		r.payload = make([]byte, h.payloads.length())
-		h.payloads.write(r.payload, r.key)
+		r := &ringing{Caller: c, workers: h.Deployment.Recipients[:active], next: next, token: h.Deployment.ReceivingOrg.Token, kind: h.Deployment.MessageType("task_request")}
+		r.key = host.Key{Run: run, Worker: uint32(worker)}
+		r.payload = make([]byte, h.Payloads.Length())
+		h.Payloads.Write(r.payload, r.key)
 		return r, nil
 	}, nil
 }
 
 // ringing is a client of ring.
 type ringing struct {
-	*caller
-	workers                []*agent
+	*host.Caller
+	workers                []*host.Agent
 	next                   *atomic.Int64
 	token, kind            string
-	key                    Key
+	key                    host.Key
 	payload, body, request []byte
 }
 
@@ -233,13 +234,13 @@ func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
 	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
 	from, to := r.workers[at], r.workers[(at+1)%len(r.workers)]
 	r.key.N = uint32(n)
-	r.payloads.write(r.payload, r.key)
-	r.body = fmt.Appendf(r.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.handle, from.handle)
-	r.body = appendContent(r.body, r.kind, r.payload)
+	r.Payloads.Write(r.payload, r.key)
+	r.body = fmt.Appendf(r.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
+	r.body = host.AppendContent(r.body, r.kind, r.payload)
 	r.request = wire.AppendRequest(r.request[:0], "POST", "/messages", r.token, nil, r.body)
-	m, err := r.post(r.request, r.key, to.box)
-	if err == nil && string(m.recipientHandle) != to.handle {
-		err = wrong("another recipient than the one asked for")
+	m, err := r.Post(r.request, r.key, to.Mailbox)
+	if err == nil && string(m.RecipientHandle) != to.Handle {
+		err = host.Wrong("another recipient than the one asked for")
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 )
 
 // growMessages is GrowMessages. Each run stores messages up to the next size.
@@ -23,10 +24,10 @@ type growMessages struct {
 // Run implements Scenario. It measures a server that stores as many messages: its sends, also in
 // turn with an empty server, the pages of a long inbox, its disk and its restarts. It stores a tenth
 // of the size at least, also if the sends at earlier sizes have passed it.
-func (g *growMessages) Run(ctx context.Context, r *Round) error {
+func (g *growMessages) Run(ctx context.Context, r *host.Round) error {
 	h, run := g.set.Host, r.Result
 	run.Figures = map[string]float64{}
-	filled, err := inParts(ctx, h, "messages", run.Clients, max(run.Size-h.Stored(), run.Size/10), func(int64) (load.Dial, error) { return g.fill(ctx) }, h.settleFill)
+	filled, err := inParts(ctx, h, "messages", run.Clients, max(run.Size-h.Stored(), run.Size/10), func(int64) (load.Dial, error) { return g.fill(ctx) }, h.SettleUnmeasured)
 	if err != nil {
 		return err
 	}
@@ -63,8 +64,8 @@ func (g *growMessages) Run(ctx context.Context, r *Round) error {
 
 // besideEmpty sends to the grown server and to a new one, in turn and within the same minutes: if
 // the machine became slower while the messages were stored, it slows both.
-func (g *growMessages) besideEmpty(ctx context.Context, r *Round) (err error) {
-	params := g.set.params
+func (g *growMessages) besideEmpty(ctx context.Context, r *host.Round) (err error) {
+	params := g.set.Params
 	params.Keep, params.Sample = false, 0
 	empty, stop, err := r.Bench.Another(ctx, params)
 	if err != nil {
@@ -84,7 +85,7 @@ func (g *growMessages) besideEmpty(ctx context.Context, r *Round) (err error) {
 }
 
 // dive reads the first page of the long inbox and its deepest page in turn.
-func (g *growMessages) dive(ctx context.Context, r *Round) error {
+func (g *growMessages) dive(ctx context.Context, r *host.Round) error {
 	dial, depth, err := g.dives(ctx)
 	if err != nil || depth == 0 {
 		return err
@@ -114,28 +115,28 @@ const longShare = 4
 // until its inbox has Params.Pages pages.
 func (g *growMessages) fill(ctx context.Context) (load.Dial, error) {
 	h := g.set.Host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.courier(ctx, worker)
+		c, err := h.Sender(ctx, worker)
 		if err != nil {
 			return nil, err
 		}
 		return &filling{
-			courier: c, choice: h.choice(run, worker), agents: h.params.Agents, key: Key{Run: run, Worker: uint32(worker)},
-			lengthy: &g.lengthy, enough: int64(h.params.Pages)*pageSize + 1,
+			Sender: c, choice: h.Choice(run, worker), agents: h.Params.Agents, key: host.Key{Run: run, Worker: uint32(worker)},
+			lengthy: &g.lengthy, enough: int64(h.Params.Pages)*host.PageSize + 1,
 		}, nil
 	}, nil
 }
 
 // filling is a client of fill.
 type filling struct {
-	courier
+	host.Sender
 	choice  *rand.Rand
 	agents  int
-	key     Key
+	key     host.Key
 	lengthy *atomic.Int64
 	enough  int64
 }
@@ -148,7 +149,7 @@ func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
 	if !long {
 		to = f.choice.IntN(f.agents)
 	}
-	err := f.deliver(to, f.key)
+	err := f.Send(to, f.key)
 	if err == nil && to == 0 {
 		f.lengthy.Add(1)
 	}
@@ -163,45 +164,45 @@ const walkPage = 100
 // is no dial.
 func (g *growMessages) dives(ctx context.Context) (dial load.Dial, depth int, err error) {
 	h := g.set.Host
-	if depth = min(h.params.Pages, int(g.lengthy.Load()/pageSize)); depth < 2 {
+	if depth = min(h.Params.Pages, int(g.lengthy.Load()/host.PageSize)); depth < 2 {
 		return nil, 0, nil
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, 0, err
 	}
-	r, err := newReader(ctx, h)
+	r, err := host.NewReader(ctx, h)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = r.Close() }()
-	base := "/agents/" + h.world.workers[0].id.String() + "/messages?limit="
+	base := "/agents/" + h.Deployment.Recipients[0].ID.String() + "/messages?limit="
 	cursor := ""
-	for left := (depth - 1) * pageSize; left > 0; {
+	for left := (depth - 1) * host.PageSize; left > 0; {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		size := pageSize
+		size := host.PageSize
 		if left >= walkPage {
 			size = walkPage
 		}
-		if cursor, err = r.step(base+strconv.Itoa(size)+cursor, size); err != nil {
+		if cursor, err = r.Step(base+strconv.Itoa(size)+cursor, size); err != nil {
 			return nil, 0, fmt.Errorf("%s: no deep page: %w", h.Name(), err)
 		}
 		left -= size
 	}
-	first := base + strconv.Itoa(pageSize)
+	first := base + strconv.Itoa(host.PageSize)
 	return func(ctx context.Context, _ int) (load.Client, error) {
-		r, err := newReader(ctx, h)
+		r, err := host.NewReader(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		return &diving{reader: r, first: first, deep: first + cursor}, nil
+		return &diving{Reader: r, first: first, deep: first + cursor}, nil
 	}, depth, nil
 }
 
 // diving reads the first page of a long inbox and a deep one in turn.
 type diving struct {
-	*reader
+	*host.Reader
 	first, deep string
 }
 
@@ -211,7 +212,7 @@ func (d *diving) Do(_ context.Context, n int, laps *load.Laps) error {
 	if n%2 == 1 {
 		path, lap = d.deep, "deep page"
 	}
-	if _, err := d.read(path, nil); err != nil {
+	if _, err := d.Read(path, nil); err != nil {
 		return err
 	}
 	laps.Note(lap, time.Since(laps.Intended()))

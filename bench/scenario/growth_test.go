@@ -6,6 +6,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 )
 
 // times does n operations with one client.
@@ -31,7 +32,7 @@ func times(t *testing.T, n int, dial load.Dial, err error) {
 func growing(t *testing.T, f fault) *Set {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Sample: 2, Grow: 6, Active: 4, Pages: 9})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Sample: 2, Grow: 6, Active: 4, Pages: 9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,20 +44,20 @@ func TestGrowAgents(t *testing.T) {
 	for _, size := range []int64{3, 6} {
 		run := result.Run{Clients: 2, Size: size}
 		bench := around{meter: unseen{}, window: &window{}, took: time.Second}
-		if err := h.Scenario(GrowAgents).Run(t.Context(), &Round{Result: &run, Bench: bench}); err != nil {
+		if err := h.Scenario(GrowAgents).Run(t.Context(), &host.Round{Result: &run, Bench: bench}); err != nil {
 			t.Fatal(err)
 		}
 		if f := run.Figures; run.Operations == 0 || run.Failures != 0 || f["active_agents"] != float64(min(4, size)) || f["disk_bytes"] != 2 || f["disk_bytes_per_agent"] != 1/float64(size) || (f["restart_kill_seconds"] > 0) != (size == 6) {
 			t.Errorf("%d agents: %+v", size, run)
 		}
 	}
-	for i, a := range h.world.workers {
-		if a.handle == "" || int(a.box) >= len(h.world.boxes) || h.world.boxes[a.box] != a {
+	for i, a := range h.Deployment.Recipients {
+		if a.Handle == "" || int(a.Mailbox) >= len(h.Deployment.Mailboxes) || h.Deployment.Mailboxes[a.Mailbox] != a {
 			t.Errorf("worker %d: %+v", i, a)
 		}
 	}
 	// Each active agent sends twice at each size, and at the last size once more after a restart.
-	if n := len(h.world.workers); n != 6 || h.Stored() != 6+8+8 || h.Acknowledged() != 11 {
+	if n := len(h.Deployment.Recipients); n != 6 || h.Stored() != 6+8+8 || h.Acknowledged() != 11 {
 		t.Errorf("%d agents, %d stored, %d kept", n, h.Stored(), h.Acknowledged())
 	}
 }
@@ -67,7 +68,7 @@ func TestGrowMessages(t *testing.T) {
 	for _, size := range []int64{0, 2000} {
 		run := result.Run{Clients: 2, Size: size}
 		bench := around{meter: unseen{}, window: &window{}, took: time.Second, another: empty}
-		if err := h.Scenario(GrowMessages).Run(t.Context(), &Round{Plan: load.Plan{Clients: 2, Duration: 20 * time.Millisecond}, Result: &run, Bench: bench}); err != nil {
+		if err := h.Scenario(GrowMessages).Run(t.Context(), &host.Round{Plan: load.Plan{Clients: 2, Duration: 20 * time.Millisecond}, Result: &run, Bench: bench}); err != nil {
 			t.Fatal(err)
 		}
 		f := run.Figures

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 	"parley/client/api"
 )
@@ -26,11 +27,11 @@ const (
 // hotGroup is HotGroup: a group with a large electorate and open requests, in which members
 // vote, and agents join and leave.
 type hotGroup struct {
-	host *Host
+	host *host.Host
 	// assembly is nil until the group was made.
-	*assembly
-	requests []uuid
-	voters   []*agent
+	*host.Group
+	requests []host.UUID
+	voters   []*host.Agent
 	// ballots are indexed by voter and request, see voting.vote.
 	ballots []ballot
 	// joiners are the agents that join and leave. Each belongs to one client.
@@ -48,31 +49,31 @@ type ballot struct {
 
 // joiner is an agent that alternately joins and leaves.
 type joiner struct {
-	*agent
+	*host.Agent
 	inside, unsure bool
 }
 
 // convene creates the group, once.
 func (g *hotGroup) convene(ctx context.Context) error {
-	if g.assembly != nil {
+	if g.Group != nil {
 		return nil
 	}
 	h := g.host
-	count := h.params.Electors
-	h.note("making %d electors", count)
-	if err := h.freshTokens(ctx); err != nil {
+	count := h.Params.Electors
+	h.Note("making %d electors", count)
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
-	chair, err := h.world.agents(ctx, h.world.globex, "chair-%d", 0, 1)
+	chair, err := h.Deployment.Agents(ctx, h.Deployment.SendingOrg, "chair-%d", 0, 1)
 	if err != nil {
 		return err
 	}
-	electors, err := h.world.ofBoth(ctx, "elector-%d", 0, count-1)
+	electors, err := h.Deployment.AgentsOfBoth(ctx, "elector-%d", 0, count-1)
 	if err != nil {
 		return err
 	}
 	made := *g
-	if made.assembly, err = assemble(ctx, h, "house", chair[0], electors); err != nil {
+	if made.Group, err = host.NewGroup(ctx, h, "house", chair[0], electors); err != nil {
 		return err
 	}
 	made.voters = electors[:max(1, count/voterShare)]
@@ -89,7 +90,7 @@ func (g *hotGroup) convene(ctx context.Context) error {
 
 // enroll changes the enrollment policy of the group.
 func (g *hotGroup) enroll(ctx context.Context, policy string) error {
-	_, err := g.founder.org.client.UpdateGroup(ctx, api.GroupPatch{ID: g.id, ActingAgent: g.founder.id.String(), EnrollmentPolicy: &policy})
+	_, err := g.Founder.Org.Client.UpdateGroup(ctx, api.GroupPatch{ID: g.ID, ActingAgent: g.Founder.ID.String(), EnrollmentPolicy: &policy})
 	if err != nil {
 		return fmt.Errorf("%s: the enrollment policy stays as it was: %w", g.host.Name(), err)
 	}
@@ -98,19 +99,19 @@ func (g *hotGroup) enroll(ctx context.Context, policy string) error {
 
 // file makes the applicants request seats.
 func (g *hotGroup) file(ctx context.Context) error {
-	seekers, err := g.host.world.ofBoth(ctx, "applicant-%d", 0, applicants)
+	seekers, err := g.host.Deployment.AgentsOfBoth(ctx, "applicant-%d", 0, applicants)
 	if err != nil {
 		return err
 	}
-	return g.host.aside(ctx, 1, func(conn *wire.HTTP, _, _ int) error {
+	return g.host.OnConnections(ctx, 1, func(conn *wire.HTTP, _, _ int) error {
 		for _, a := range seekers {
-			filed, err := g.join(conn, g.host.world, a)
+			filed, err := g.Join(conn, g.host.Deployment, a)
 			if err != nil {
 				return err
 			}
-			id, ok := parseUUID([]byte(filed.Request.ID))
+			id, ok := host.ParseUUID([]byte(filed.Request.ID))
 			if filed.Status != api.JoinPending || !ok {
-				return wrong("no pending request")
+				return host.Wrong("no pending request")
 			}
 			g.requests = append(g.requests, id)
 		}
@@ -131,7 +132,7 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 		return nil, err
 	}
 	// Creating agents may have taken long.
-	if err := g.host.freshTokens(ctx); err != nil {
+	if err := g.host.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -139,7 +140,7 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 		if err != nil {
 			return nil, err
 		}
-		return &voting{conn: conn, world: g.host.world, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
+		return &voting{conn: conn, world: g.host.Deployment, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
 	}, nil
 }
 
@@ -147,12 +148,12 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 // group admits them. Votes on earlier requests continue as before.
 func (g *hotGroup) admitJoiners(ctx context.Context, clients int) error {
 	if have := len(g.joiners); have < clients {
-		made, err := g.host.world.ofBoth(ctx, "joiner-%d", have, clients-have)
+		made, err := g.host.Deployment.AgentsOfBoth(ctx, "joiner-%d", have, clients-have)
 		if err != nil {
 			return err
 		}
 		for _, a := range made {
-			g.joiners = append(g.joiners, &joiner{agent: a})
+			g.joiners = append(g.joiners, &joiner{Agent: a})
 		}
 	}
 	if g.open {
@@ -168,7 +169,7 @@ func (g *hotGroup) admitJoiners(ctx context.Context, clients int) error {
 // voting is the client of HotGroup. It alone uses every step-th ballot.
 type voting struct {
 	conn     *wire.HTTP
-	world    *world
+	world    *host.Deployment
 	group    *hotGroup
 	at, step int
 	joiner   *joiner
@@ -200,15 +201,15 @@ func (v *voting) vote(at int) error {
 		choice = api.Deny
 	}
 	v.body = append(append(append(v.body[:0], `{"vote":"`...), choice...), `"}`...)
-	path := v.group.path("/requests/" + request.String() + "/vote")
-	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.org.token, v.world.acting(voter), v.body)
+	path := v.group.Path("/requests/" + request.String() + "/vote")
+	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.Org.Token, v.world.ActingHeader(voter), v.body)
 	answer, err := v.conn.Do(v.request)
 	if err != nil {
 		b.unsure = b.unsure || !errors.Is(err, wire.ErrClosing)
 		return err
 	}
 	if answer.Status != 200 {
-		err, known := refusal(answer)
+		err, known := host.Refusal(answer)
 		b.unsure = b.unsure || !known
 		return err
 	}
@@ -216,21 +217,21 @@ func (v *voting) vote(at int) error {
 	return judgeVote(answer.Body, request, choice)
 }
 
-func judgeVote(body []byte, request uuid, choice string) error {
+func judgeVote(body []byte, request host.UUID, choice string) error {
 	var told struct {
 		Request string `json:"request_id"`
 		Status  string `json:"status"`
 		Vote    string `json:"your_vote"`
 	}
 	err := json.Unmarshal(body, &told)
-	id, _ := parseUUID([]byte(told.Request))
+	id, _ := host.ParseUUID([]byte(told.Request))
 	switch {
 	case err != nil || id != request:
-		return wrong("the vote on another request")
+		return host.Wrong("the vote on another request")
 	case told.Status != "pending":
-		return wrong("a request that a fifth of its electors settles")
+		return host.Wrong("a request that a fifth of its electors settles")
 	case told.Vote != choice:
-		return wrong("another vote than the one cast")
+		return host.Wrong("another vote than the one cast")
 	}
 	return nil
 }
@@ -238,11 +239,11 @@ func judgeVote(body []byte, request uuid, choice string) error {
 // joinOrLeave joins the group, or leaves it.
 func (v *voting) joinOrLeave() error {
 	c := v.joiner
-	status, path, method, body := 200, v.group.path("/join"), "POST", []byte("{}")
+	status, path, method, body := 200, v.group.Path("/join"), "POST", []byte("{}")
 	if c.inside {
-		status, path, method, body = 204, v.group.path("/members/"+c.id.String()), "DELETE", nil
+		status, path, method, body = 204, v.group.Path("/members/"+c.ID.String()), "DELETE", nil
 	}
-	v.request = wire.AppendRequest(v.request[:0], method, path, c.org.token, v.world.acting(c.agent), body)
+	v.request = wire.AppendRequest(v.request[:0], method, path, c.Org.Token, v.world.ActingHeader(c.Agent), body)
 	answer, err := v.conn.Do(v.request)
 	if err != nil {
 		c.unsure = c.unsure || !errors.Is(err, wire.ErrClosing)
@@ -252,14 +253,14 @@ func (v *voting) joinOrLeave() error {
 	case answer.Status == status:
 	case c.unsure && (answer.Status == 404 || answer.Status == 409): // the unanswered operation had taken effect
 	default:
-		err, known := refusal(answer)
+		err, known := host.Refusal(answer)
 		c.unsure = c.unsure || !known
 		return err
 	}
 	c.inside, c.unsure = !c.inside, false
-	if told := (joining{}); answer.Status == 200 &&
-		(json.Unmarshal(answer.Body, &told) != nil || told.Status != api.Joined || told.Member.Agent != c.id.String()) {
-		return wrong("a join of an open group that seats somebody else or nobody")
+	if told := (host.Joining{}); answer.Status == 200 &&
+		(json.Unmarshal(answer.Body, &told) != nil || told.Status != api.Joined || told.Member.Agent != c.ID.String()) {
+		return host.Wrong("a join of an open group that seats somebody else or nobody")
 	}
 	return nil
 }
@@ -268,14 +269,14 @@ func (v *voting) joinOrLeave() error {
 // acknowledged ones. It returns their number and how many are not in effect.
 func (g *hotGroup) recount(ctx context.Context) (commands, lost int64, err error) {
 	var all, gone atomic.Int64
-	err = together(ctx, verifyReaders, len(g.voters), func(ctx context.Context, i int) error {
-		page, err := g.voters[i].org.client.Requests(ctx, api.ListRequests{ID: g.id, ActingAgent: g.voters[i].id.String(), Limit: 200})
+	err = host.Concurrently(ctx, host.VerifyReaders, len(g.voters), func(ctx context.Context, i int) error {
+		page, err := g.voters[i].Org.Client.Requests(ctx, api.ListRequests{ID: g.ID, ActingAgent: g.voters[i].ID.String(), Limit: 200})
 		if err != nil {
-			return fmt.Errorf("the votes of %s: %w", g.voters[i].handle, err)
+			return fmt.Errorf("the votes of %s: %w", g.voters[i].Handle, err)
 		}
-		seen := map[uuid]api.JoinRequest{}
+		seen := map[host.UUID]api.JoinRequest{}
 		for _, r := range page.Items {
-			seen[uuid(r.ID)] = r
+			seen[host.UUID(r.ID)] = r
 		}
 		for at, request := range g.requests {
 			r, there := seen[request]
@@ -301,14 +302,14 @@ func (g *hotGroup) recount(ctx context.Context) (commands, lost int64, err error
 // roll checks the members: those that never leave, and the joiners.
 func (g *hotGroup) roll(ctx context.Context) (all, gone int64, err error) {
 	present := map[string]bool{}
-	for m, err := range g.founder.org.client.MembersAll(ctx, api.ListMembers{ID: g.id, Limit: 200}) {
+	for m, err := range g.Founder.Org.Client.MembersAll(ctx, api.ListMembers{ID: g.ID, Limit: 200}) {
 		if err != nil {
 			return 0, 0, fmt.Errorf("the members of the group: %w", err)
 		}
 		present[m.AgentID.String()] = true
 	}
-	for _, a := range g.members {
-		if all++; !present[a.id.String()] {
+	for _, a := range g.Members {
+		if all++; !present[a.ID.String()] {
 			gone++
 		}
 	}
@@ -316,7 +317,7 @@ func (g *hotGroup) roll(ctx context.Context) (all, gone int64, err error) {
 		if c.unsure {
 			continue
 		}
-		if all++; present[c.id.String()] != c.inside {
+		if all++; present[c.ID.String()] != c.inside {
 			gone++
 		}
 	}

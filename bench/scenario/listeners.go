@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -25,16 +26,16 @@ const (
 // listeners are members of a group that receive broadcasts on their streams: some from all
 // over the seats, and the last member.
 type listeners struct {
-	payloads *payloads
+	payloads *host.Payloads
 	patience time.Duration
 	// since is the first run whose broadcasts they count.
 	since   uint16
-	owners  []*agent
+	owners  []*host.Agent
 	streams []*wire.Stream
 	reading sync.WaitGroup
 
 	mu      sync.Mutex
-	landed  map[Key]*progress
+	landed  map[host.Key]*progress
 	closing bool
 	trouble error
 }
@@ -44,7 +45,7 @@ type progress struct {
 	// began is when the broadcast was sent, answered when its 201 arrived, last when the
 	// last stream so far received it.
 	began, answered, last time.Time
-	id                    uuid
+	id                    host.UUID
 	received              int
 	measured              bool
 }
@@ -54,11 +55,11 @@ type progress struct {
 func (f *fanout) listen(ctx context.Context) (*listeners, error) {
 	h := f.host
 	e := &listeners{
-		payloads: h.payloads, patience: f.patience, since: h.run + 1,
-		owners: f.group.spread(listenersMost, f.speakers), landed: map[Key]*progress{},
+		payloads: h.Payloads, patience: f.patience, since: h.Run + 1,
+		owners: f.group.Spread(listenersMost, f.speakers), landed: map[host.Key]*progress{},
 	}
 	for _, owner := range e.owners {
-		stream, err := h.listen(ctx, owner)
+		stream, err := h.Listen(ctx, owner)
 		if err != nil {
 			e.close()
 			return nil, fmt.Errorf("%s: a member's stream cannot be opened: %w", h.Name(), err)
@@ -72,14 +73,14 @@ func (f *fanout) listen(ctx context.Context) (*listeners, error) {
 // listen records the events of one stream until it ends. It checks that each member
 // receives each broadcast once, and all in the order of their ids.
 func (e *listeners) listen(stream *wire.Stream) {
-	var last uuid
+	var last host.UUID
 	for {
-		m, key, err := nextMessage(stream, e.payloads)
+		m, key, err := host.NextMessage(stream, e.payloads)
 		at := time.Now()
 		if err == nil && key.Run < e.since {
 			continue
 		}
-		id := broadcastOf(m.id)
+		id := host.BroadcastOf(m.ID)
 		if err == nil && bytes.Compare(id[:], last[:]) <= 0 {
 			err = errors.New("wrong answer: a stream brings copies twice or out of order")
 		}
@@ -100,7 +101,7 @@ func (e *listeners) listen(stream *wire.Stream) {
 }
 
 // of returns the progress of key. The caller holds the lock.
-func (e *listeners) of(key Key) *progress {
+func (e *listeners) of(key host.Key) *progress {
 	l := e.landed[key]
 	if l == nil {
 		l = &progress{}
@@ -110,7 +111,7 @@ func (e *listeners) of(key Key) *progress {
 }
 
 // answered records the 201 of a broadcast.
-func (e *listeners) answered(key Key, id uuid, began, at time.Time, measured bool) {
+func (e *listeners) answered(key host.Key, id host.UUID, began, at time.Time, measured bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.of(key)
@@ -119,7 +120,7 @@ func (e *listeners) answered(key Key, id uuid, began, at time.Time, measured boo
 
 // await waits until every stream has received all answered broadcasts whose key satisfies
 // which.
-func (e *listeners) await(ctx context.Context, which func(Key) bool) error {
+func (e *listeners) await(ctx context.Context, which func(host.Key) bool) error {
 	for patience := time.Now().Add(e.patience); ; {
 		missing, err := e.missing(which)
 		switch {
@@ -136,7 +137,7 @@ func (e *listeners) await(ctx context.Context, which func(Key) bool) error {
 	}
 }
 
-func (e *listeners) missing(which func(Key) bool) (n int, err error) {
+func (e *listeners) missing(which func(host.Key) bool) (n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for key, l := range e.landed {
@@ -148,17 +149,17 @@ func (e *listeners) missing(which func(Key) bool) (n int, err error) {
 }
 
 // progress returns the state of one broadcast.
-func (e *listeners) progress(key Key) progress {
+func (e *listeners) progress(key host.Key) progress {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return *e.of(key)
 }
 
 // answers returns the answered broadcasts of one run.
-func (e *listeners) answers(run uint16) map[Key]progress {
+func (e *listeners) answers(run uint16) map[host.Key]progress {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := map[Key]progress{}
+	all := map[host.Key]progress{}
 	for key, l := range e.landed {
 		if key.Run == run && !l.answered.IsZero() {
 			all[key] = *l
@@ -183,24 +184,24 @@ const sampleMost = 16
 // check reads the inboxes of a sample of the members back to the start of the run and
 // compares them with the acknowledged messages. Each difference is a failure of the run.
 func (f *fanoutRun) check(ctx context.Context) error {
-	expected := map[Key]uuid{}
+	expected := map[host.Key]host.UUID{}
 	for _, run := range []uint16{f.alone, f.concurrent} {
 		for key, l := range f.listeners.answers(run) {
 			expected[key] = l.id
 		}
 	}
-	var lost map[Key]bool // messages without an answer may be stored
-	for _, c := range f.host.acknowledged.openLostCasts() {
+	var lost map[host.Key]bool // messages without an answer may be stored
+	for _, c := range f.host.Log.OpenLostBroadcasts() {
 		if lost == nil {
-			lost = map[Key]bool{}
+			lost = map[host.Key]bool{}
 		}
-		lost[c.key] = true
+		lost[c.Key] = true
 	}
-	for _, owner := range f.group.spread(sampleMost, f.speakers) {
+	for _, owner := range f.group.Spread(sampleMost, f.speakers) {
 		err := f.checkInbox(ctx, owner, expected, lost)
 		if refused := (load.Refused{}); errors.As(err, &refused) {
 			f.run.Failures++
-			addReason(f.run, refused.Reason, 1)
+			host.AddReason(f.run, refused.Reason, 1)
 			continue
 		}
 		if err != nil {
@@ -211,41 +212,41 @@ func (f *fanoutRun) check(ctx context.Context) error {
 }
 
 // checkInbox reads one inbox, newest first, back to the messages of earlier runs.
-func (f *fanoutRun) checkInbox(ctx context.Context, owner *agent, expected map[Key]uuid, lost map[Key]bool) error {
+func (f *fanoutRun) checkInbox(ctx context.Context, owner *host.Agent, expected map[host.Key]host.UUID, lost map[host.Key]bool) error {
 	conn, err := wire.DialHTTP(ctx, f.host.Endpoint().Address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	found, over := 0, false
-	var newer uuid
-	base := "/agents/" + owner.id.String() + "/messages?limit=100"
+	var newer host.UUID
+	base := "/agents/" + owner.ID.String() + "/messages?limit=100"
 	for path := base; !over; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		answer, err := conn.Do(wire.Request("GET", path, owner.org.token, nil, nil))
+		answer, err := conn.Do(wire.Request("GET", path, owner.Org.Token, nil, nil))
 		if err != nil {
 			return err
 		}
 		if answer.Status != 200 {
-			err, _ := refusal(answer)
+			err, _ := host.Refusal(answer)
 			return err
 		}
-		p, err := readPage(answer.Body, func(m message) error {
-			key, sound := f.host.payloads.read(m.payload)
+		p, err := host.ReadPage(answer.Body, func(m host.Message) error {
+			key, sound := f.host.Payloads.Read(m.Payload)
 			if over = over || sound && key.Run < f.alone; over {
 				return nil
 			}
-			id := broadcastOf(m.id)
+			id := host.BroadcastOf(m.ID)
 			want, known := expected[key]
 			switch {
 			case !sound:
-				return wrong("a copy with a payload that nobody sent")
-			case newer != (uuid{}) && bytes.Compare(id[:], newer[:]) >= 0:
-				return wrong("copies twice or not in the order of the group")
+				return host.Wrong("a copy with a payload that nobody sent")
+			case newer != (host.UUID{}) && bytes.Compare(id[:], newer[:]) >= 0:
+				return host.Wrong("copies twice or not in the order of the group")
 			case known && id != want, !known && !lost[key]:
-				return wrong("a copy of no broadcast")
+				return host.Wrong("a copy of no broadcast")
 			case known:
 				found++
 			}
@@ -255,11 +256,11 @@ func (f *fanoutRun) checkInbox(ctx context.Context, owner *agent, expected map[K
 		if err != nil {
 			return err
 		}
-		over = over || !p.hasMore
-		path = base + "&cursor=" + escapeCursor(p.cursor)
+		over = over || !p.HasMore
+		path = base + "&cursor=" + host.EscapeCursor(p.Cursor)
 	}
 	if found != len(expected) {
-		return wrong("an inbox that lacks acknowledged broadcasts")
+		return host.Wrong("an inbox that lacks acknowledged broadcasts")
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -39,16 +40,16 @@ const (
 // A proper refusal, 429 or 503 with a whole number of seconds in Retry-After, is not a
 // failure: refusals are what this scenario examines. Every other answer except 201 is a
 // failure.
-type overload struct{ host *Host }
+type overload struct{ host *host.Host }
 
 // Run implements Scenario.
-func (o *overload) Run(ctx context.Context, r *Round) error {
+func (o *overload) Run(ctx context.Context, r *host.Round) error {
 	h := o.host
-	count := r.Bench.Limit(h.params.Connections, "connections")
+	count := r.Bench.Limit(h.Params.Connections, "connections")
 	if r.Plan.Rate == 0 {
 		count = min(count, overloadClients)
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
 	r.Result.Clients = count
@@ -58,9 +59,9 @@ func (o *overload) Run(ctx context.Context, r *Round) error {
 	defer cancel()
 	step := &overloadStep{Plan: r.Plan, host: h, senders: make([]*overloadSender, count), idle: make(chan *overloadSender, count), tally: newTally()}
 	defer step.close()
-	key := h.nextRun()
-	err := together(ctx, overloadDials, count, func(ctx context.Context, i int) (err error) {
-		s := &overloadSender{step: step, key: Key{Run: key, Worker: uint32(i)}, choice: h.choice(key, i), due: make(chan time.Time, 1)}
+	key := h.NextRun()
+	err := host.Concurrently(ctx, overloadDials, count, func(ctx context.Context, i int) (err error) {
+		s := &overloadSender{step: step, key: host.Key{Run: key, Worker: uint32(i)}, choice: h.Choice(key, i), due: make(chan time.Time, 1)}
 		step.senders[i] = s
 		return s.dial(ctx)
 	})
@@ -79,7 +80,7 @@ func (o *overload) Run(ctx context.Context, r *Round) error {
 // overloadStep is one step in progress.
 type overloadStep struct {
 	load.Plan
-	host    *Host
+	host    *host.Host
 	senders []*overloadSender
 	// idle holds the senders that wait for an arrival, in the order in which they became idle.
 	idle  chan *overloadSender
@@ -112,14 +113,14 @@ func (p *overloadStep) all(ctx context.Context, window load.Watch) error {
 
 // watch calls the methods of window.
 func (p *overloadStep) watch(ctx context.Context, window load.Watch) {
-	if sleepUntil(ctx, p.begin) != nil {
+	if host.SleepUntil(ctx, p.begin) != nil {
 		return
 	}
 	window.Begin()
 	defer window.End()
 	for next := p.begin; next.Before(p.end); {
 		next = next.Add(min(time.Second, p.end.Sub(next)))
-		if sleepUntil(ctx, next) != nil {
+		if host.SleepUntil(ctx, next) != nil {
 			return
 		}
 		window.Tick(p.tally.second())
@@ -160,25 +161,25 @@ func (p *overloadStep) close() {
 // overloadSender sends on one connection, one request at a time.
 type overloadSender struct {
 	step   *overloadStep
-	key    Key
+	key    host.Key
 	choice *rand.Rand
 	// due gives the arrivals of an open loop, and is closed at the end.
 	due chan time.Time
 
 	mu      sync.Mutex // of courier and closed, which the end of the run may change
-	courier *postCourier
+	courier *host.HTTPSender
 	closed  bool
 }
 
 func (s *overloadSender) dial(ctx context.Context) error {
-	c, err := s.step.host.caller(ctx)
+	c, err := s.step.host.Caller(ctx)
 	if err != nil {
 		return err
 	}
-	c.conn.SetPatience(overloadPatience)
+	c.Conn.SetPatience(overloadPatience)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.courier = s.step.host.postCourier(c, 0); s.closed {
+	if s.courier = s.step.host.HTTPSender(c, 0); s.closed {
 		return errors.Join(context.Canceled, c.Close())
 	}
 	return nil
@@ -199,7 +200,7 @@ func (s *overloadSender) hangUp(final bool) {
 func (s *overloadSender) work(ctx context.Context) {
 	for broken := false; ; {
 		if broken {
-			if sleepUntil(ctx, time.Now().Add(redialPause)) != nil || !time.Now().Before(s.step.end) {
+			if host.SleepUntil(ctx, time.Now().Add(redialPause)) != nil || !time.Now().Before(s.step.end) {
 				return
 			}
 			if err := s.dial(ctx); err != nil {
@@ -217,7 +218,7 @@ func (s *overloadSender) work(ctx context.Context) {
 			continue
 		}
 		if refused && s.step.Rate == 0 {
-			_ = sleepUntil(ctx, time.Now().Add(refusedPause))
+			_ = host.SleepUntil(ctx, time.Now().Add(refusedPause))
 		}
 	}
 }
@@ -237,20 +238,20 @@ func (s *overloadSender) next() (due time.Time, more bool) {
 // further use.
 func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 	s.key.N++
-	to, c, t := s.choice.IntN(s.courier.agents), s.courier, s.step.tally
-	request := c.request(to, s.key)
+	to, c, t := s.choice.IntN(s.courier.Agents), s.courier, s.step.tally
+	request := c.Request(to, s.key)
 	sent := time.Now()
 	if s.step.inside(due) {
 		t.sent(sent.Sub(due))
 	}
-	answer, err := c.conn.Do(request)
+	answer, err := c.Conn.Do(request)
 	answered := time.Now()
 	if errors.Is(err, wire.ErrClosing) { // nothing was sent
 		t.failed("the server ended the connection")
 		return false, err
 	}
 	if err != nil {
-		c.book.lost(s.key)
+		c.Log.Lost(s.key)
 		t.failed(reasonOf(err))
 		return false, err
 	}
@@ -262,10 +263,10 @@ func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 		}
 		return true, closing(answer)
 	}
-	recipient := c.workers[to]
-	got, err := c.told(answer, s.key, recipient.box)
-	if err == nil && string(got.recipientHandle) != recipient.handle {
-		err = wrong("another recipient than the one asked for")
+	recipient := c.Workers[to]
+	got, err := c.Accept(answer, s.key, recipient.Mailbox)
+	if err == nil && string(got.RecipientHandle) != recipient.Handle {
+		err = host.Wrong("another recipient than the one asked for")
 	}
 	if err != nil {
 		t.failed(err.Error())
@@ -286,9 +287,9 @@ func closing(answer wire.Answer) error {
 // faultOf describes what is wrong with a refusal, or returns "". A proper refusal has had no
 // effect and says when to retry.
 func (s *overloadSender) faultOf(answer wire.Answer) string {
-	err, known := refusal(answer)
+	err, known := host.Refusal(answer)
 	if !known {
-		s.courier.book.lost(s.key)
+		s.courier.Log.Lost(s.key)
 		return err.Error()
 	}
 	if seconds, err := strconv.Atoi(answer.RetryAfter); err != nil || seconds < 1 {

@@ -31,7 +31,7 @@ var _ load.Watch = (*onlooker)(nil)
 // pressed runs one step of Overload over twenty connections; a rate of 0 is the closed loop.
 func pressed(t *testing.T, h *Set, rate float64) (result.Run, *onlooker) {
 	t.Helper()
-	h.params.Connections = 20
+	h.Params.Connections = 20
 	looks := &onlooker{}
 	plan := load.Plan{Rate: rate, WarmUp: 20 * time.Millisecond, Duration: 300 * time.Millisecond}
 	run, err := runOnce(t, h, Overload, plan, around{meter: unseen{}, window: looks})

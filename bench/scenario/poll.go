@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -34,16 +35,16 @@ type polled struct {
 
 // poll is Poll.
 type poll struct {
-	host *Host
+	host *host.Host
 	set  *Set
 	// mailbox is nil until it was filled.
 	mailbox *polled
 }
 
 // Run implements Scenario.
-func (s *poll) Run(ctx context.Context, r *Round) error {
+func (s *poll) Run(ctx context.Context, r *host.Round) error {
 	err := loads{s, s.set, Poll}.Run(ctx, r)
-	r.Result.Figures = map[string]float64{FigurePolled: float64(s.host.params.Messages)}
+	r.Result.Figures = map[string]float64{FigurePolled: float64(s.host.Params.Messages)}
 	return err
 }
 
@@ -79,42 +80,42 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 		p.counts = append(p.counts, n)
 	}
 	falling := slices.IsSortedFunc(p.counts, func(a, b int) int { return b - a })
-	if !falling || p.counts[0] < h.params.Messages || p.counts[len(p.counts)-1] != 0 {
-		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.params.Messages, p.counts[0])
+	if !falling || p.counts[0] < h.Params.Messages || p.counts[len(p.counts)-1] != 0 {
+		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.Params.Messages, p.counts[0])
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
-		choice := h.choice(run, worker)
+		choice := h.Choice(run, worker)
 		return &polling{conn: conn, mailbox: &p, pick: choice.IntN}, nil
 	}, nil
 }
 
 func (s *poll) fill(ctx context.Context) error {
-	h, count := s.host, s.host.params.Messages
-	h.note("filling one inbox with %d messages", count)
-	owner := h.world.workers[0]
-	address, err := owner.org.client.PollToken(ctx, owner.id)
+	h, count := s.host, s.host.Params.Messages
+	h.Note("filling one inbox with %d messages", count)
+	owner := h.Deployment.Recipients[0]
+	address, err := owner.Org.Client.PollToken(ctx, owner.ID)
 	if err != nil {
 		return err
 	}
 	at := strings.Index(address, "/poll/")
 	if at < 0 {
-		return wrong("a poll_url without a token")
+		return host.Wrong("a poll_url without a token")
 	}
 	p := &polled{path: address[at:], began: time.Now()}
 	share := func(filler int) (int, func(int) int) {
-		return (count - filler + fillers - 1) / fillers, func(int) int { return 0 }
+		return (count - filler + host.Fillers - 1) / host.Fillers, func(int) int { return 0 }
 	}
-	if err := h.deliverAll(ctx, share); err != nil {
+	if err := h.SendAll(ctx, share); err != nil {
 		return err
 	}
 	p.ended = time.Now()
 	s.mailbox = p
-	return h.freshTokens(ctx)
+	return h.FreshTokens(ctx)
 }
 
 // polling is the client of Poll.
@@ -132,7 +133,7 @@ func (p *polling) Do(context.Context, int, *load.Laps) error {
 	at := p.pick(len(p.mailbox.requests))
 	n, err := count(p.conn, p.mailbox.requests[at])
 	if err == nil && n != p.mailbox.counts[at] {
-		err = wrong("another count than before")
+		err = host.Wrong("another count than before")
 	}
 	return err
 }
@@ -144,14 +145,14 @@ func count(conn *wire.HTTP, request []byte) (int, error) {
 		return 0, err
 	}
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return 0, err
 	}
 	var told struct {
 		Count *int `json:"count"`
 	}
 	if json.Unmarshal(answer.Body, &told) != nil || told.Count == nil {
-		return 0, wrong("a poll without a count")
+		return 0, host.Wrong("a poll without a count")
 	}
 	return *told.Count, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/client/api"
 )
 
@@ -44,8 +45,8 @@ type quota struct{ set *Set }
 
 // Run implements Scenario. It starts a second server, with limits. The run holds the last window
 // with limits and the failures of all windows; the figures cover all windows.
-func (q *quota) Run(ctx context.Context, r *Round) (err error) {
-	params := q.set.params
+func (q *quota) Run(ctx context.Context, r *host.Round) (err error) {
+	params := q.set.Params
 	params.Keep, params.Tier = false, limitedTier
 	another, stop, err := r.Bench.Another(ctx, params, limitedFlags...)
 	if err != nil {
@@ -61,7 +62,7 @@ func (q *quota) Run(ctx context.Context, r *Round) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(q.set.settleFill(), other.settleFill()); err != nil {
+	if err := errors.Join(q.set.SettleUnmeasured(), other.SettleUnmeasured()); err != nil {
 		return err
 	}
 	stored := other.Stored()
@@ -74,7 +75,7 @@ func (q *quota) Run(ctx context.Context, r *Round) (err error) {
 	r.Result.Failures = sums[0].Failures + sums[1].Failures
 	r.Result.Reasons = sums[0].Reasons
 	for reason, n := range sums[1].Reasons {
-		addReason(r.Result, reason, n)
+		host.AddReason(r.Result, reason, n)
 	}
 	if r.Result.Failures > 0 {
 		r.Result.Invalid = "not all sends were accepted, so that the windows cannot be compared"
@@ -116,7 +117,7 @@ type spent struct {
 }
 
 // terms are what a server says about its limits.
-type terms struct{ host *Host }
+type terms struct{ host *host.Host }
 
 // verify sends a message and checks the terms. With limits, every quota must be a number, the message must be counted and every kind of
 // rate must be stated. Without limits, the quota of messages must be open and no rate
@@ -132,14 +133,14 @@ func (t terms) verify(ctx context.Context, limited bool) (spent, error) {
 
 func (t terms) check(ctx context.Context, limited bool) (spent, error) {
 	h := t.host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return spent{}, err
 	}
-	quotas, err := h.world.globex.client.Quotas(ctx)
+	quotas, err := h.Deployment.SendingOrg.Client.Quotas(ctx)
 	if err != nil {
 		return spent{}, err
 	}
-	if err := judgeQuotas(quotas, h.params.Tier, limited); err != nil {
+	if err := judgeQuotas(quotas, h.Params.Tier, limited); err != nil {
 		return spent{}, err
 	}
 	before := spentOf(quotas)
@@ -157,7 +158,7 @@ func (t terms) check(ctx context.Context, limited bool) (spent, error) {
 
 // spent returns how many of today's messages the server has counted.
 func (t terms) spent(ctx context.Context) (spent, error) {
-	quotas, err := t.host.world.globex.client.Quotas(ctx)
+	quotas, err := t.host.Deployment.SendingOrg.Client.Quotas(ctx)
 	if err != nil {
 		return spent{}, err
 	}
@@ -214,17 +215,17 @@ type ratedCall struct {
 	basic, bearer bool
 	status        int
 	// key is that of the message which the call sends.
-	key Key
+	key host.Key
 }
 
 // calls returns a call of each kind that a sender makes. The second sends a message.
 func (t terms) calls() []ratedCall {
 	h := t.host
-	payload := make([]byte, h.payloads.length())
-	key := Key{Run: h.nextRun()}
-	h.payloads.write(payload, key)
-	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, h.world.workers[0].handle, h.world.planners[0].handle)
-	body = appendContent(body, h.world.messageType("task_request"), payload)
+	payload := make([]byte, h.Payloads.Length())
+	key := host.Key{Run: h.NextRun()}
+	h.Payloads.Write(payload, key)
+	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, h.Deployment.Recipients[0].Handle, h.Deployment.Senders[0].Handle)
+	body = host.AppendContent(body, h.Deployment.MessageType("task_request"), payload)
 	form := url.Values{"grant_type": {"client_credentials"}}
 	return []ratedCall{
 		{rate: "token", method: "POST", path: "/oauth/token", kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()), basic: true, status: 200},
@@ -237,21 +238,21 @@ func (t terms) calls() []ratedCall {
 // checkRate makes a call and checks whether the answer states a rate.
 func (t terms) checkRate(ctx context.Context, call ratedCall, limited bool) error {
 	h := t.host
-	request, err := http.NewRequestWithContext(ctx, call.method, h.world.base+call.path, bytes.NewReader(call.body))
+	request, err := http.NewRequestWithContext(ctx, call.method, h.Deployment.Base+call.path, bytes.NewReader(call.body))
 	if err != nil {
 		return err
 	}
 	if call.kind != "" {
 		request.Header.Set("Content-Type", call.kind)
 	}
-	sender := h.world.globex
+	sender := h.Deployment.SendingOrg
 	if call.bearer {
-		request.Header.Set("Authorization", "Bearer "+sender.token)
+		request.Header.Set("Authorization", "Bearer "+sender.Token)
 	}
 	if call.basic {
-		request.SetBasicAuth(sender.credentials.ClientID.String(), sender.credentials.ClientSecret)
+		request.SetBasicAuth(sender.Credentials.ClientID.String(), sender.Credentials.ClientSecret)
 	}
-	status, header, text, err := ask(request)
+	status, header, text, err := host.Call(request)
 	if err != nil {
 		return err
 	}
@@ -259,11 +260,11 @@ func (t terms) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 		return fmt.Errorf("%s %s is answered with %d: %s", call.method, call.path, status, text)
 	}
 	if call.key.Run != 0 {
-		m, err := readMessage(text)
+		m, err := host.ReadMessage(text)
 		if err != nil {
 			return err
 		}
-		h.acknowledged.begin().acknowledged(m.id, call.key, h.world.workers[0].box)
+		h.Log.Begin().Acknowledged(m.ID, call.key, h.Deployment.Recipients[0].Mailbox)
 	}
 	stated := header.Get(rateLimitHeader)
 	switch n, err := strconv.ParseInt(stated, 10, 64); {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 )
 
 // terms makes the fake state what organizations may do, and lets its operator change
@@ -77,7 +78,7 @@ func TestTermsAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, endpoint := newFake(t, c.fault)
 			s.limited = c.limited
-			params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
+			params := host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
 			if c.takenAs {
 				params.Tier = 3
 			}
@@ -100,7 +101,7 @@ func TestTermsAreChecked(t *testing.T) {
 func TestTiersNeedTheOperator(t *testing.T) {
 	_, endpoint := newFake(t, sound)
 	endpoint.Admin = ""
-	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
+	params := host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
 	if _, err := NewSet(t.Context(), "fake", endpoint, params); err == nil || !strings.Contains(err.Error(), "the operator's endpoint is not known") {
 		t.Errorf("an organization is raised without the operator: %v", err)
 	}
@@ -140,7 +141,7 @@ func TestQuotaIsCounted(t *testing.T) {
 
 // TestQuota: sends to two servers in turn. If one of them refuses a send, the run is invalid.
 func TestQuota(t *testing.T) {
-	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
+	params := host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
 	for refusing, invalid := range map[fault]bool{sound: false, notCreated: true} {
 		_, endpoint := newFake(t, sound)
 		h, err := NewSet(t.Context(), "fake", endpoint, params)

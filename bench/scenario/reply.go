@@ -8,101 +8,102 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
 // pair is one client of Reply: two agents, each with its own connection and stream.
 type pair struct {
-	asker, answerer   *agent
-	ask, answer       *caller
+	asker, answerer   *host.Agent
+	ask, answer       *host.Caller
 	toAsker, toAnswer *wire.Stream
-	question          *sendRequest
-	reply             *replyRequest
-	key               Key
+	question          *host.SendRequest
+	reply             *host.ReplyRequest
+	key               host.Key
 }
 
 // reply is Reply.
-type reply struct{ host *Host }
+type reply struct{ host *host.Host }
 
 // Prepare implements Load.
 func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 	h := r.host
-	if err := h.world.pairs(ctx, clients); err != nil {
+	if err := h.Deployment.Pairs(ctx, clients); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		p := &pair{asker: h.world.askers[worker], answerer: h.world.answers[worker], key: Key{Run: run, Worker: uint32(worker)}}
+		p := &pair{asker: h.Deployment.Askers[worker], answerer: h.Deployment.Answerers[worker], key: host.Key{Run: run, Worker: uint32(worker)}}
 		if err := p.open(ctx, h); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.question = newSendRequest(h, "/messages", p.asker, p.answerer)
-		p.reply = newReplyRequest(h, h.world.acme.token)
+		p.question = host.NewSendRequest(h, "/messages", p.asker, p.answerer)
+		p.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
 		return p, nil
 	}, nil
 }
 
-func (p *pair) open(ctx context.Context, h *Host) (err error) {
-	if p.ask, err = h.caller(ctx); err != nil {
+func (p *pair) open(ctx context.Context, h *host.Host) (err error) {
+	if p.ask, err = h.Caller(ctx); err != nil {
 		return err
 	}
-	if p.answer, err = h.caller(ctx); err != nil {
+	if p.answer, err = h.Caller(ctx); err != nil {
 		return err
 	}
-	if p.toAsker, err = h.listen(ctx, p.asker); err != nil {
+	if p.toAsker, err = h.Listen(ctx, p.asker); err != nil {
 		return err
 	}
-	p.toAnswer, err = h.listen(ctx, p.answerer)
+	p.toAnswer, err = h.Listen(ctx, p.answerer)
 	return err
 }
 
 // Do implements load.Client: one complete round trip.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
-	p.key.N, p.key.Part = uint32(n), question
-	p.ask.payloads.write(p.question.bytes[p.question.payload:], p.key)
-	m, err := p.ask.post(p.question.bytes, p.key, p.answerer.box)
+	p.key.N, p.key.Part = uint32(n), host.Question
+	p.ask.Payloads.Write(p.question.Bytes[p.question.Payload:], p.key)
+	m, err := p.ask.Post(p.question.Bytes, p.key, p.answerer.Mailbox)
 	if err != nil {
 		return err
 	}
-	asked := m.id
-	if string(m.recipientHandle) != p.answerer.handle {
-		return wrong("another recipient than the one asked for")
+	asked := m.ID
+	if string(m.RecipientHandle) != p.answerer.Handle {
+		return host.Wrong("another recipient than the one asked for")
 	}
 	laps.Note("accepted", time.Since(laps.Intended()))
 	if err := p.arrives(p.toAnswer, asked, p.key); err != nil {
 		return err
 	}
 	laps.Note("delivery", time.Since(laps.Intended()))
-	p.key.Part = answered
-	m, err = p.answer.reply(p.reply, asked, p.key, p.asker)
+	p.key.Part = host.Answered
+	m, err = p.answer.Reply(p.reply, asked, p.key, p.asker)
 	if err != nil {
 		return err
 	}
-	return p.arrives(p.toAsker, m.id, p.key)
+	return p.arrives(p.toAsker, m.ID, p.key)
 }
 
 // arrives waits until a stream delivers the message of key.
-func (p *pair) arrives(stream *wire.Stream, id uuid, key Key) error {
+func (p *pair) arrives(stream *wire.Stream, id host.UUID, key host.Key) error {
 	for {
-		m, got, err := nextMessage(stream, p.ask.payloads)
+		m, got, err := host.NextMessage(stream, p.ask.Payloads)
 		if err != nil {
 			return err
 		}
 		if got == key {
-			if m.id != id {
-				return errWrongEvent
+			if m.ID != id {
+				return host.ErrWrongEvent
 			}
 			return nil
 		}
 		if !earlier(got, key) {
-			return errWrongEvent
+			return host.ErrWrongEvent
 		}
 	}
 }
 
 // earlier reports whether the same client sent a message before that of key. A reopened
 // stream may deliver messages that the stream before it did not.
-func earlier(got, key Key) bool {
+func earlier(got, key host.Key) bool {
 	if got.Run != key.Run {
 		return got.Run < key.Run
 	}
@@ -112,7 +113,7 @@ func earlier(got, key Key) bool {
 // Close implements load.Client.
 func (p *pair) Close() error {
 	var errs []error
-	for _, c := range []*caller{p.ask, p.answer} {
+	for _, c := range []*host.Caller{p.ask, p.answer} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -128,50 +129,50 @@ func (p *pair) Close() error {
 // waiting is one client of Sync: an asker with a waiting request, and an agent that
 // answers the messages on its stream.
 type waiting struct {
-	*caller
-	asker, answerer *agent
-	request         *sendRequest
-	key             Key
+	*host.Caller
+	asker, answerer *host.Agent
+	request         *host.SendRequest
+	key             host.Key
 
-	answers *caller
+	answers *host.Caller
 	stream  *wire.Stream
-	reply   *replyRequest
+	reply   *host.ReplyRequest
 	ended   sync.WaitGroup
 	mu      sync.Mutex
 	trouble error
 }
 
 // syncCalls is Sync.
-type syncCalls struct{ host *Host }
+type syncCalls struct{ host *host.Host }
 
 // Prepare implements Load.
 func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 	h := s.host
-	if err := h.world.pairs(ctx, clients); err != nil {
+	if err := h.Deployment.Pairs(ctx, clients); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		w := &waiting{asker: h.world.askers[worker], answerer: h.world.answers[worker], key: Key{Run: run, Worker: uint32(worker)}}
+		w := &waiting{asker: h.Deployment.Askers[worker], answerer: h.Deployment.Answerers[worker], key: host.Key{Run: run, Worker: uint32(worker)}}
 		err := w.open(ctx, h)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
-		w.request = newSendRequest(h, "/messages/sync?timeout_ms=10000", w.asker, w.answerer)
-		w.reply = newReplyRequest(h, h.world.acme.token)
+		w.request = host.NewSendRequest(h, "/messages/sync?timeout_ms=10000", w.asker, w.answerer)
+		w.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
 		w.ended.Go(w.serve)
 		return w, nil
 	}, nil
 }
 
-func (w *waiting) open(ctx context.Context, h *Host) (err error) {
-	if w.caller, err = h.caller(ctx); err != nil {
+func (w *waiting) open(ctx context.Context, h *host.Host) (err error) {
+	if w.Caller, err = h.Caller(ctx); err != nil {
 		return err
 	}
-	if w.answers, err = h.caller(ctx); err != nil {
+	if w.answers, err = h.Caller(ctx); err != nil {
 		return err
 	}
-	w.stream, err = h.listen(ctx, w.answerer)
+	w.stream, err = h.Listen(ctx, w.answerer)
 	return err
 }
 
@@ -179,16 +180,16 @@ func (w *waiting) open(ctx context.Context, h *Host) (err error) {
 // which would otherwise wait for an answer that never arrives.
 func (w *waiting) serve() {
 	for {
-		m, key, err := nextMessage(w.stream, w.answers.payloads)
+		m, key, err := host.NextMessage(w.stream, w.answers.Payloads)
 		if err == nil && key.Run == w.key.Run {
-			key.Part = answered
-			_, err = w.answers.reply(w.reply, m.id, key, w.asker)
+			key.Part = host.Answered
+			_, err = w.answers.Reply(w.reply, m.ID, key, w.asker)
 		}
 		if err != nil {
 			w.mu.Lock()
 			w.trouble = err
 			w.mu.Unlock()
-			_ = w.caller.Close()
+			_ = w.Caller.Close()
 			return
 		}
 	}
@@ -196,11 +197,11 @@ func (w *waiting) serve() {
 
 // Do implements load.Client.
 func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
-	w.key.N, w.key.Part = uint32(n), question
-	w.payloads.write(w.request.bytes[w.request.payload:], w.key)
-	answer, err := w.conn.Do(w.request.bytes)
+	w.key.N, w.key.Part = uint32(n), host.Question
+	w.Payloads.Write(w.request.Bytes[w.request.Payload:], w.key)
+	answer, err := w.Conn.Do(w.request.Bytes)
 	if err != nil {
-		w.book.lost(w.key)
+		w.Log.Lost(w.key)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.trouble != nil {
@@ -209,9 +210,9 @@ func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 		return err
 	}
 	if answer.Status != 200 {
-		err, known := refusal(answer)
+		err, known := host.Refusal(answer)
 		if !known {
-			w.book.lost(w.key)
+			w.Log.Lost(w.key)
 		}
 		return err
 	}
@@ -222,31 +223,31 @@ func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 // reply.
 func (w *waiting) judge(body []byte) error {
 	var told struct {
-		Message messageJSON  `json:"message"`
-		Reply   *messageJSON `json:"reply"`
-		Status  string       `json:"status"`
+		Message host.MessageJSON  `json:"message"`
+		Reply   *host.MessageJSON `json:"reply"`
+		Status  string            `json:"status"`
 	}
 	sent := false
 	if json.Unmarshal(body, &told) == nil {
-		if m, err := told.Message.message(); err == nil {
-			w.book.acknowledged(m.id, w.key, w.answerer.box)
-			key, sound := w.payloads.read(m.payload)
+		if m, err := told.Message.Message(); err == nil {
+			w.Log.Acknowledged(m.ID, w.key, w.answerer.Mailbox)
+			key, sound := w.Payloads.Read(m.Payload)
 			sent = sound && key == w.key
 		}
 	}
 	switch {
 	case !sent:
-		w.book.lost(w.key)
-		return wrong("another message than the one sent")
+		w.Log.Lost(w.key)
+		return host.Wrong("another message than the one sent")
 	case told.Status != "replied":
 		return load.Refused{Reason: "sync ended as " + told.Status}
 	case told.Reply == nil:
-		return wrong("another reply than the one given")
+		return host.Wrong("another reply than the one given")
 	}
 	expected := w.key
-	expected.Part = answered
-	if key, sound := w.payloads.read([]byte(told.Reply.Payload)); !sound || key != expected {
-		return wrong("another reply than the one given")
+	expected.Part = host.Answered
+	if key, sound := w.Payloads.Read([]byte(told.Reply.Payload)); !sound || key != expected {
+		return host.Wrong("another reply than the one given")
 	}
 	return nil
 }
@@ -256,8 +257,8 @@ func (w *waiting) judge(body []byte) error {
 // count as unknown.
 func (w *waiting) Close() error {
 	var errs []error
-	if w.caller != nil {
-		errs = append(errs, w.caller.Close())
+	if w.Caller != nil {
+		errs = append(errs, w.Caller.Close())
 	}
 	if w.stream != nil {
 		errs = append(errs, w.stream.Close())
@@ -270,7 +271,7 @@ func (w *waiting) Close() error {
 		}()
 		select {
 		case <-ended:
-		case <-time.After(parting):
+		case <-time.After(host.Parting):
 		}
 		errs = append(errs, w.answers.Close())
 	}

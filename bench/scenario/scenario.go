@@ -11,18 +11,21 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/a2a"
+	"parley/bench/scenario/directory"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
 // loads makes a Load a Scenario.
 type loads struct {
-	Load
+	host.Load
 	set  *Set
 	name string
 }
 
 // Run implements Scenario.
-func (l loads) Run(ctx context.Context, r *Round) error {
+func (l loads) Run(ctx context.Context, r *host.Round) error {
 	dial, err := l.set.Prepare(ctx, l.name, r.Plan.Clients)
 	if err != nil {
 		return err
@@ -90,21 +93,21 @@ var plain = []string{Send, Inbox}
 
 // Set is the scenarios on one target.
 type Set struct {
-	*Host
+	*host.Host
 	// scenarios are those that were used so far, by name.
-	scenarios map[string]Scenario
+	scenarios map[string]host.Scenario
 }
 
 // NewSet prepares a target.
-func NewSet(ctx context.Context, name string, endpoint target.Endpoint, params Params) (*Set, error) {
-	h, err := NewHost(ctx, name, endpoint, params)
+func NewSet(ctx context.Context, name string, endpoint target.Endpoint, params host.Params) (*Set, error) {
+	h, err := host.NewHost(ctx, name, endpoint, params)
 	if err != nil {
 		return nil, err
 	}
 	return setOf(h), nil
 }
 
-func setOf(h *Host) *Set { return &Set{h, map[string]Scenario{}} }
+func setOf(h *host.Host) *Set { return &Set{h, map[string]host.Scenario{}} }
 
 // Close releases the resources of the scenarios.
 func (s *Set) Close() {
@@ -117,14 +120,14 @@ func (s *Set) Close() {
 
 // Can reports whether the target supports a scenario.
 func (s *Set) Can(name string) bool {
-	if s.world == nil {
+	if s.Deployment == nil {
 		return slices.Contains(plain, name)
 	}
 	return slices.Contains(Names(), name)
 }
 
 // Scenario returns a scenario on this target; nil if there is no such scenario.
-func (s *Set) Scenario(name string) Scenario {
+func (s *Set) Scenario(name string) host.Scenario {
 	if s.scenarios[name] == nil {
 		if one := newScenario(s, name); one != nil {
 			s.scenarios[name] = one
@@ -140,15 +143,15 @@ func (s *Set) Prepare(ctx context.Context, name string, clients int) (load.Dial,
 	if !s.Can(name) {
 		return nil, fmt.Errorf("%s does not take part in %s", s.Name(), name)
 	}
-	operations, is := s.Scenario(name).(Load)
+	operations, is := s.Scenario(name).(host.Load)
 	if !is {
 		return nil, fmt.Errorf("%s is not a load; scenarios are: %s", name, strings.Join(Names(), ", "))
 	}
-	if clients < 1 || clients >= workersMax {
-		return nil, fmt.Errorf("%d clients are not between 1 and %d", clients, workersMax-1)
+	if clients < 1 || clients >= host.WorkersMax {
+		return nil, fmt.Errorf("%d clients are not between 1 and %d", clients, host.WorkersMax-1)
 	}
-	if s.world != nil {
-		if err := s.freshTokens(ctx); err != nil {
+	if s.Deployment != nil {
+		if err := s.FreshTokens(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +159,7 @@ func (s *Set) Prepare(ctx context.Context, name string, clients int) (load.Dial,
 }
 
 // newScenario returns a scenario on a target; nil if there is no such scenario.
-func newScenario(s *Set, name string) Scenario {
+func newScenario(s *Set, name string) host.Scenario {
 	h := s.Host
 	switch name {
 	case Send:
@@ -186,9 +189,9 @@ func newScenario(s *Set, name string) Scenario {
 	case Webhook:
 		return &webhook{host: h, patience: newsPatience}
 	case Directory:
-		return newDirectory(h)
+		return directory.New(h)
 	case A2A:
-		return newA2A(h, (&syncCalls{h}).Prepare)
+		return a2a.New(h, (&syncCalls{h}).Prepare)
 	case Quota:
 		return &quota{s}
 	case Failover:
@@ -207,14 +210,14 @@ func newScenario(s *Set, name string) Scenario {
 type idle struct{}
 
 // Run implements Scenario.
-func (idle) Run(ctx context.Context, r *Round) error {
+func (idle) Run(ctx context.Context, r *host.Round) error {
 	if _, err := r.Bench.Restart(ctx); err != nil {
 		return err
 	}
 	window := r.Bench.Begin(ctx)
 	window.Begin()
 	began := time.Now()
-	err := sleepUntil(ctx, began.Add(min(time.Second, r.Plan.Duration)))
+	err := host.SleepUntil(ctx, began.Add(min(time.Second, r.Plan.Duration)))
 	window.End()
 	r.Result.Seconds = time.Since(began).Seconds()
 	r.Result.Figures = map[string]float64{"resident_bytes": float64(r.Bench.Meter().Resident())}
@@ -226,7 +229,7 @@ func (idle) Run(ctx context.Context, r *Round) error {
 // reads every node, not through the balancer. Params.Keep or Params.Sample should be set, because
 // otherwise there is nothing to compare with. Of a sample it reads each message by its id.
 func (s *Set) Verify(ctx context.Context) (*result.Verification, error) {
-	if s.world == nil {
+	if s.Deployment == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", s.Name())
 	}
 	v, err := s.verify(ctx)
@@ -237,7 +240,7 @@ func (s *Set) Verify(ctx context.Context) (*result.Verification, error) {
 }
 
 func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
-	s.acknowledged.settle(s.params.keep())
+	s.Log.Settle(s.Params.KeepEvery())
 	var undelivered int64
 	var err error
 	hooks := hooksOf(s)
@@ -246,13 +249,13 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 			return nil, err
 		}
 	}
-	if !s.params.Keep {
-		if err := s.freshTokens(ctx); err != nil {
+	if !s.Params.Keep {
+		if err := s.FreshTokens(ctx); err != nil {
 			return nil, err
 		}
-		return readSample(ctx, s.Host)
+		return host.ReadSample(ctx, s.Host)
 	}
-	v, err := readMailboxes(ctx, s.Host)
+	v, err := host.ReadMailboxes(ctx, s.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +279,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 // hotGroupOf returns the group of HotGroup; nil if there is none yet.
 func hotGroupOf(s *Set) *hotGroup {
 	of, _ := s.scenarios[HotGroup].(loads)
-	if group, _ := of.Load.(*hotGroup); group != nil && group.assembly != nil {
+	if group, _ := of.Load.(*hotGroup); group != nil && group.Group != nil {
 		return group
 	}
 	return nil
@@ -309,7 +312,7 @@ func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, erro
 		hooked = hooks.sendingTo(hooks.well)
 	}
 	fan, _ := s.scenarios[Fanout].(*fanout)
-	run := s.nextRun()
+	run := s.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		switch {
 		case worker%4 == 1 && fan != nil && fan.group != nil:
@@ -317,7 +320,7 @@ func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, erro
 			if err != nil {
 				return nil, err
 			}
-			return &broadcasting{broadcaster: c, key: Key{Run: run, Worker: uint32(worker)}}, nil
+			return &broadcasting{broadcaster: c, key: host.Key{Run: run, Worker: uint32(worker)}}, nil
 		case worker%4 == 2 && group != nil && worker < len(group.ballots):
 			return commands(ctx, worker)
 		case worker%4 == 3:

@@ -8,13 +8,14 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
 func newHost(t *testing.T, f fault) *Set {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 3, Senders: 2, Keep: true})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 3, Senders: 2, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,22 +194,22 @@ func (w *window) End()               { w.ended++ }
 
 // around is the bench of these tests: it restarts nothing, but says how long that took.
 type around struct {
-	Bench
+	host.Bench
 	// another is the server that Another returns.
 	another target.Endpoint
-	meter   Meter
+	meter   host.Meter
 	window  load.Watch
 	took    time.Duration
 }
 
 func (a around) Begin(context.Context) load.Watch               { return a.window }
-func (a around) Meter() Meter                                   { return a.meter }
+func (a around) Meter() host.Meter                              { return a.meter }
 func (a around) Restart(context.Context) (time.Duration, error) { return a.took, nil }
 func (a around) Kill(context.Context) (time.Duration, error)    { return a.took, nil }
 func (a around) Limit(n int, _ string) int                      { return n }
 
-func (a around) Another(ctx context.Context, params Params, _ ...string) (*Host, func() error, error) {
-	set, err := NewHost(ctx, "another", a.another, params)
+func (a around) Another(ctx context.Context, params host.Params, _ ...string) (*host.Host, func() error, error) {
+	set, err := host.NewHost(ctx, "another", a.another, params)
 	return set, func() error { return nil }, err
 }
 
@@ -216,14 +217,14 @@ func (a around) Another(ctx context.Context, params Params, _ ...string) (*Host,
 func runOnce(t *testing.T, h *Set, name string, plan load.Plan, bench around) (result.Run, error) {
 	t.Helper()
 	run := result.Run{Clients: plan.Clients}
-	err := h.Scenario(name).Run(t.Context(), &Round{Plan: plan, Result: &run, Bench: bench})
+	err := h.Scenario(name).Run(t.Context(), &host.Round{Plan: plan, Result: &run, Bench: bench})
 	h.Settle(&run)
 	return run, err
 }
 
 func TestStreams(t *testing.T) {
 	s, endpoint := newFake(t, sound)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Streams: 10, Keep: true})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Streams: 10, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("%+v %+v", run, w)
 	}
 	_, endpoint = newFake(t, keepsAltered)
-	if h, err = NewSet(t.Context(), "fake", endpoint, h.params); err != nil {
+	if h, err = NewSet(t.Context(), "fake", endpoint, h.Params); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := runOnce(t, h, Stream, load.Plan{}, around{meter: unseen{s}, window: &w}); err == nil || !strings.Contains(err.Error(), "a payload that nobody sent") {
@@ -245,17 +246,17 @@ func TestStreams(t *testing.T) {
 }
 
 func TestParamsAreChecked(t *testing.T) {
-	good := Params{Payload: PayloadMin, Agents: 1, Senders: 1}
+	good := host.Params{Payload: host.PayloadMin, Agents: 1, Senders: 1}
 	if err := good.Check(); err != nil {
 		t.Errorf("the smallest valid parameters are refused: %v", err)
 	}
-	for name, change := range map[string]func(*Params){
-		"payload": func(p *Params) { p.Payload = PayloadMin - 1 },
-		"agents":  func(p *Params) { p.Agents = 0 },
-		"senders": func(p *Params) { p.Senders = 0 },
-		"members": func(p *Params) { p.Members = -1 },
+	for name, change := range map[string]func(*host.Params){
+		"payload": func(p *host.Params) { p.Payload = host.PayloadMin - 1 },
+		"agents":  func(p *host.Params) { p.Agents = 0 },
+		"senders": func(p *host.Params) { p.Senders = 0 },
+		"members": func(p *host.Params) { p.Members = -1 },
 		// Two electors settle every vote.
-		"electors": func(p *Params) { p.Electors = 2 },
+		"electors": func(p *host.Params) { p.Electors = 2 },
 	} {
 		p := good
 		change(&p)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -156,7 +157,7 @@ func hear(r *http.Request) map[string]any {
 // newID is called with the lock held, or before anything runs concurrently.
 func (s *fake) newID() string {
 	s.made++
-	var id uuid
+	var id host.UUID
 	binary.BigEndian.PutUint64(id[8:], s.made)
 	id[6] = 0x70
 	return id.String()

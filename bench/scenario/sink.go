@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"parley/bench/scenario/host"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -52,7 +54,7 @@ type sink struct {
 
 type sinkShard struct {
 	mu   sync.Mutex
-	seen map[uuid]news
+	seen map[host.UUID]news
 	// first and last are the times of the first and the last acknowledgement; 0 if there
 	// is none.
 	first, last time.Duration
@@ -71,7 +73,7 @@ func openSink() (*sink, error) {
 	}
 	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}}
 	for i := range s.shards {
-		s.shards[i].seen = map[uuid]news{}
+		s.shards[i].seen = map[host.UUID]news{}
 	}
 	s.server = fasthttp.Server{
 		Handler: s.take, ConnState: s.follow, MaxRequestBodySize: sinkBodyMax, Logger: discardLog{},
@@ -161,20 +163,20 @@ func (s *sink) hang(c *fasthttp.RequestCtx) {
 
 // readNews returns the message that a delivery to an agent is about; ok is false for any other
 // delivery.
-func readNews(body, agent []byte) (id uuid, ok bool) {
+func readNews(body, agent []byte) (id host.UUID, ok bool) {
 	var told struct {
 		Message string `json:"message_id"`
 		Agent   string `json:"agent_id"`
 		Event   string `json:"event"`
 	}
 	if json.Unmarshal(body, &told) != nil || told.Agent != string(agent) || told.Event != newsEvent {
-		return uuid{}, false
+		return host.UUID{}, false
 	}
-	return parseUUID([]byte(told.Message))
+	return host.ParseUUID([]byte(told.Message))
 }
 
 // came records that the delivery of a message arrived now.
-func (s *sink) came(id uuid) {
+func (s *sink) came(id host.UUID) {
 	now, shard := s.now(), s.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -188,7 +190,7 @@ func (s *sink) came(id uuid) {
 }
 
 // accepted records that a message was acknowledged now.
-func (s *sink) accepted(id uuid) {
+func (s *sink) accepted(id host.UUID) {
 	now, shard := s.now(), s.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -208,7 +210,7 @@ func (s *sink) accepted(id uuid) {
 	}
 }
 
-func (s *sink) shard(id uuid) *sinkShard { return &s.shards[id[15]%sinkShards] }
+func (s *sink) shard(id host.UUID) *sinkShard { return &s.shards[id[15]%sinkShards] }
 
 // waiting returns how many acknowledged messages have no delivery yet.
 func (s *sink) waiting() int64 {

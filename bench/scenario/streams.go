@@ -10,6 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -22,20 +23,20 @@ const (
 )
 
 // streams is Stream.
-type streams struct{ host *Host }
+type streams struct{ host *host.Host }
 
 // Run implements Scenario, on a server that was started for it: memory left by an earlier run
 // would make streams appear smaller.
-func (s *streams) Run(ctx context.Context, r *Round) error {
+func (s *streams) Run(ctx context.Context, r *host.Round) error {
 	if _, err := r.Bench.Restart(ctx); err != nil {
 		return err
 	}
 	h, run := s.host, r.Result
-	run.Clients = r.Bench.Limit(h.params.Streams, "streams")
-	if err := h.world.pairs(ctx, 1); err != nil {
+	run.Clients = r.Bench.Limit(h.Params.Streams, "streams")
+	if err := h.Deployment.Pairs(ctx, 1); err != nil {
 		return err
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
@@ -62,14 +63,14 @@ func (s *streams) Run(ctx context.Context, r *Round) error {
 
 // arrival is an event that a stream delivered.
 type arrival struct {
-	key Key
+	key host.Key
 	at  time.Time
 	err error
 }
 
 // streamReaders holds many streams of one agent, each with a reader.
 type streamReaders struct {
-	host     *Host
+	host     *host.Host
 	streams  []*wire.Stream
 	arrivals chan arrival
 	readers  sync.WaitGroup
@@ -77,9 +78,9 @@ type streamReaders struct {
 }
 
 func (c *streamReaders) gather(ctx context.Context, n int) error {
-	owner := c.host.world.answers[0]
-	return together(ctx, streamDials, n, func(ctx context.Context, i int) error {
-		stream, err := c.host.listen(ctx, owner)
+	owner := c.host.Deployment.Answerers[0]
+	return host.Concurrently(ctx, host.StreamDials, n, func(ctx context.Context, i int) error {
+		stream, err := c.host.Listen(ctx, owner)
 		if err != nil {
 			return fmt.Errorf("stream %d of %d cannot be opened: %w", i+1, n, err)
 		}
@@ -94,7 +95,7 @@ func (c *streamReaders) gather(ctx context.Context, n int) error {
 // read passes on the events of one stream until it ends.
 func (c *streamReaders) read(stream *wire.Stream) {
 	for {
-		_, key, err := nextMessage(stream, c.host.payloads)
+		_, key, err := host.NextMessage(stream, c.host.Payloads)
 		select {
 		case c.arrivals <- arrival{key, time.Now(), err}:
 		default: // no events are counted any more
@@ -107,23 +108,23 @@ func (c *streamReaders) read(stream *wire.Stream) {
 
 // broadcast sends events one after the other. It waits until all streams have received an
 // event before it sends the next.
-func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.Run) error {
+func (c *streamReaders) broadcast(ctx context.Context, meter host.Meter, run *result.Run) error {
 	h := c.host
-	sender, err := h.caller(ctx)
+	sender, err := h.Caller(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sender.Close() }()
-	request := newSendRequest(h, "/messages", h.world.askers[0], h.world.answers[0])
-	key := Key{Run: h.nextRun()}
+	request := host.NewSendRequest(h, "/messages", h.Deployment.Askers[0], h.Deployment.Answerers[0])
+	key := host.Key{Run: h.NextRun()}
 	all := load.NewHistogram()
 	var lasts []float64
 	cpu := meter.CPU()
 	for n := range events {
 		key.N = uint32(n)
-		h.payloads.write(request.bytes[request.payload:], key)
+		h.Payloads.Write(request.Bytes[request.Payload:], key)
 		start := time.Now()
-		if _, err := sender.post(request.bytes, key, h.world.answers[0].box); err != nil {
+		if _, err := sender.Post(request.Bytes, key, h.Deployment.Answerers[0].Mailbox); err != nil {
 			return err
 		}
 		last, err := c.count(ctx, key, start, all)
@@ -149,21 +150,21 @@ func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.
 }
 
 // count waits until every stream has received the event of key exactly once.
-func (c *streamReaders) count(ctx context.Context, key Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
-	patience := time.NewTimer(eventPatience)
+func (c *streamReaders) count(ctx context.Context, key host.Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
+	patience := time.NewTimer(host.EventPatience)
 	defer patience.Stop()
 	for n := range c.streams {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-patience.C:
-			return 0, fmt.Errorf("only %d of %d streams got the event within %v", n, len(c.streams), eventPatience)
+			return 0, fmt.Errorf("only %d of %d streams got the event within %v", n, len(c.streams), host.EventPatience)
 		case a := <-c.arrivals:
 			if a.err != nil {
 				return 0, fmt.Errorf("a stream ended: %w", a.err)
 			}
 			if a.key != key {
-				return 0, errWrongEvent
+				return 0, host.ErrWrongEvent
 			}
 			last = max(last, a.at.Sub(start))
 			all.Record(a.at.Sub(start))
@@ -174,7 +175,7 @@ func (c *streamReaders) count(ctx context.Context, key Key, start time.Time, all
 
 // leave closes half of the streams at once and waits until the server has noticed all of
 // them.
-func (c *streamReaders) leave(ctx context.Context, meter Meter, run *result.Run) error {
+func (c *streamReaders) leave(ctx context.Context, meter host.Meter, run *result.Run) error {
 	half := len(c.streams) / 2
 	meter.Settle(ctx)
 	before := meter.Open()

@@ -10,6 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/client/api"
 )
 
@@ -60,12 +61,12 @@ const (
 
 // webhook is Webhook.
 type webhook struct {
-	host *Host
+	host *host.Host
 	// sink is nil until the agents have their webhooks.
 	sink         *sink
-	bare, hooked []*agent
+	bare, hooked []*host.Agent
 	// well holds the hooked agents whose targets answer: all, or all but the first.
-	well []*agent
+	well []*host.Agent
 	// patience bounds the wait for deliveries that do not arrive.
 	patience time.Duration
 }
@@ -73,7 +74,7 @@ type webhook struct {
 // Run implements Scenario. It sends to agents without and with a webhook in turn, as many
 // messages as the target accepts, and then at a fixed rate while some targets hang. It waits for
 // all deliveries. The window is the last turn with webhooks.
-func (w *webhook) Run(ctx context.Context, r *Round) error {
+func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 	if err := w.hook(ctx); err != nil {
 		return fmt.Errorf("%s: no webhooks: %w", w.host.Name(), err)
 	}
@@ -167,7 +168,7 @@ func (t *deliveries) figures() map[string]float64 {
 
 // besideHanging measures deliveries while some targets hang. The hanging targets get
 // messages like all others.
-func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
+func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter host.Meter, into *load.Histogram) error {
 	if err := w.hang(ctx); err != nil {
 		return err
 	}
@@ -186,8 +187,8 @@ func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter Meter
 }
 
 // turn sends to some agents as planned.
-func (w *webhook) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agent, window load.Watch) (*load.Measurement, error) {
-	if err := w.host.freshTokens(ctx); err != nil {
+func (w *webhook) turn(ctx context.Context, plan load.Plan, meter host.Meter, to []*host.Agent, window load.Watch) (*load.Measurement, error) {
+	if err := w.host.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
 	w.sink.forget()
@@ -200,12 +201,12 @@ func (w *webhook) hook(ctx context.Context) (err error) {
 	if w.sink != nil {
 		return nil
 	}
-	h, count := w.host, w.host.params.Hooks
-	h.note("making %d webhooks", count)
-	if w.bare, err = h.world.agents(ctx, h.world.acme, "barer-%06d", 0, count); err != nil {
+	h, count := w.host, w.host.Params.Hooks
+	h.Note("making %d webhooks", count)
+	if w.bare, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "barer-%06d", 0, count); err != nil {
 		return err
 	}
-	if w.hooked, err = h.world.agents(ctx, h.world.acme, "hooks-%06d", 0, count); err != nil {
+	if w.hooked, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "hooks-%06d", 0, count); err != nil {
 		return err
 	}
 	if w.sink, err = openSink(); err != nil {
@@ -228,10 +229,10 @@ func (w *webhook) close() {
 }
 
 // aim creates webhooks for agents, each with its own target.
-func (w *webhook) aim(ctx context.Context, agents []*agent, path string) error {
-	return together(ctx, setupCalls, len(agents), func(ctx context.Context, i int) error {
+func (w *webhook) aim(ctx context.Context, agents []*host.Agent, path string) error {
+	return host.Concurrently(ctx, host.SetupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		_, err := a.org.client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.id, URL: w.sink.base + path + a.id.String()})
+		_, err := a.Org.Client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.ID, URL: w.sink.base + path + a.ID.String()})
 		return err
 	})
 }
@@ -259,14 +260,14 @@ func (w *webhook) heal(ctx context.Context) error {
 }
 
 // turnTo gives agents other targets by replacing their webhooks.
-func (w *webhook) turnTo(ctx context.Context, agents []*agent, path string) error {
+func (w *webhook) turnTo(ctx context.Context, agents []*host.Agent, path string) error {
 	for _, a := range agents {
-		all, err := a.org.client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.id})
+		all, err := a.Org.Client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.ID})
 		if err != nil {
 			return err
 		}
 		for _, hook := range all {
-			if err := a.org.client.DeleteWebhook(ctx, hook.ID); err != nil {
+			if err := a.Org.Client.DeleteWebhook(ctx, hook.ID); err != nil {
 				return err
 			}
 		}
@@ -301,35 +302,35 @@ func (w *webhook) lateNews(ctx context.Context) (lost int64, err error) {
 // sendingTo returns a Dial for clients that send to agents whose names differ only in their last
 // digits. It records the messages whose delivery must arrive: those to agents whose target
 // answers.
-func (w *webhook) sendingTo(to []*agent) load.Dial {
+func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 	h := w.host
-	well := make(map[*agent]bool, len(w.well))
+	well := make(map[*host.Agent]bool, len(w.well))
 	for _, a := range w.well {
 		well[a] = true
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.caller(ctx)
+		c, err := h.Caller(ctx)
 		if err != nil {
 			return nil, err
 		}
-		request := newSendRequest(h, "/messages", h.world.planners[worker%len(h.world.planners)], to[0])
+		request := host.NewSendRequest(h, "/messages", h.Deployment.Senders[worker%len(h.Deployment.Senders)], to[0])
 		return &hookSending{
-			caller: c, sink: w.sink, to: to, well: well, choice: h.choice(run, worker), key: Key{Run: run, Worker: uint32(worker)},
-			request: request, handle: bytes.Index(request.bytes, []byte(to[0].handle)),
+			Caller: c, sink: w.sink, to: to, well: well, choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
+			request: request, handle: bytes.Index(request.Bytes, []byte(to[0].Handle)),
 		}, nil
 	}
 }
 
 // hookSending is the client of Webhook.
 type hookSending struct {
-	*caller
+	*host.Caller
 	sink    *sink
-	to      []*agent
-	well    map[*agent]bool
+	to      []*host.Agent
+	well    map[*host.Agent]bool
 	choice  *rand.Rand
-	key     Key
-	request *sendRequest
+	key     host.Key
+	request *host.SendRequest
 	// handle is where the recipient's handle is in the request.
 	handle int
 }
@@ -338,17 +339,17 @@ type hookSending struct {
 func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
 	s.key.N = uint32(n)
 	to := s.to[s.choice.IntN(len(s.to))]
-	copy(s.request.bytes[s.handle:], to.handle)
-	s.payloads.write(s.request.bytes[s.request.payload:], s.key)
-	m, err := s.post(s.request.bytes, s.key, to.box)
+	copy(s.request.Bytes[s.handle:], to.Handle)
+	s.Payloads.Write(s.request.Bytes[s.request.Payload:], s.key)
+	m, err := s.Post(s.request.Bytes, s.key, to.Mailbox)
 	if err != nil {
 		return err
 	}
 	if s.well[to] {
-		s.sink.accepted(m.id)
+		s.sink.accepted(m.ID)
 	}
-	if string(m.recipientHandle) != to.handle {
-		return wrong("another recipient than the one asked for")
+	if string(m.RecipientHandle) != to.Handle {
+		return host.Wrong("another recipient than the one asked for")
 	}
 	return nil
 }

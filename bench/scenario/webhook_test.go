@@ -13,6 +13,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 )
 
 // webhooks makes the fake deliver messages to targets, at once and concurrently.
@@ -94,7 +95,7 @@ func take(t *testing.T, s *sink, path, body string) int {
 // or never, and one is of a message that no sender sent.
 func TestASinkKnowsWhatCame(t *testing.T) {
 	s := openedSink(t)
-	id := func(n byte) uuid { return uuid{6: 0x70, 15: n} }
+	id := func(n byte) host.UUID { return host.UUID{6: 0x70, 15: n} }
 	tell := func(n byte) {
 		if status := take(t, s, taking+someAgent, newsOf(id(n).String(), someAgent)); status != 204 {
 			t.Errorf("a delivery is answered with %d", status)
@@ -141,7 +142,7 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 // counted.
 func TestASinkTakesDeliveriesOnly(t *testing.T) {
 	s := openedSink(t)
-	id := uuid{6: 0x70, 15: 1}
+	id := host.UUID{6: 0x70, 15: 1}
 	good := newsOf(id.String(), someAgent)
 	s.accepted(id)
 	for what, bad := range map[string]string{
@@ -203,7 +204,7 @@ func TestTargetsThatHang(t *testing.T) {
 		conns[i] = hung(t, s)
 	}
 	until(t, "all connected", func() bool { return s.open() == many })
-	id := uuid{6: 0x70, 15: 1}
+	id := host.UUID{6: 0x70, 15: 1}
 	s.accepted(id)
 	if status := take(t, s, taking+someAgent, newsOf(id.String(), someAgent)); status != 204 {
 		t.Errorf("with %d deliveries that hang, another is answered with %d", many, status)
@@ -239,7 +240,7 @@ func TestTargetsThatHang(t *testing.T) {
 func newHooks(t *testing.T, f fault) *Set {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Hooks: 5, Keep: true})
+	h, err := NewSet(t.Context(), "fake", endpoint, host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Hooks: 5, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,9 +426,9 @@ func perform(ctx context.Context, dial load.Dial, clients, each int) error {
 func BenchmarkSink(b *testing.B) {
 	s := &sink{opened: time.Now()}
 	for i := range s.shards {
-		s.shards[i].seen = map[uuid]news{}
+		s.shards[i].seen = map[host.UUID]news{}
 	}
-	id := uuid{6: 0x70, 15: 1}
+	id := host.UUID{6: 0x70, 15: 1}
 	body, agent := []byte(newsOf(id.String(), someAgent)), bytes.Clone([]byte(someAgent))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -15,6 +15,7 @@ import (
 	"parley/bench/report"
 	"parley/bench/result"
 	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -148,7 +149,7 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 	return bench.Config{
 		Targets: config.Targets, Cases: cases, Nodes: c.Nodes,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration,
-		Params: scenario.Params{
+		Params: host.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Streams: c.Streams, Connections: c.Connections,
 			Members: c.Members, Electors: c.Electors, Messages: c.Messages, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
 			Grow: c.Grow, Active: c.Active, Rest: c.Rest, Pages: c.Pages, Kills: c.Kills,

@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ func TestFindMessage(t *testing.T) {
 		`{"id":"` + id + `","conversation_id":"c","to_agent_id":"a","recipient_handle":"b@c.d","n":null,"encrypted_payload":"abc","z":[]}`,
 		`{"id":"` + id + `","encrypted_payload":""}`,
 	} {
-		full, err := readMessage([]byte(text))
-		found, err2 := findMessage([]byte(text))
+		full, err := ReadMessage([]byte(text))
+		found, err2 := FindMessage([]byte(text))
 		if err != nil || err2 != nil || fmt.Sprint(full) != fmt.Sprint(found) {
 			t.Errorf("%s: %+v %v, in full %+v %v", text, found, err2, full, err)
 		}
 	}
 	for _, text := range []string{``, `{}`, `{"id":7}`, `{"id":"x"}`, `{"id":"` + id} {
-		if m, err := findMessage([]byte(text)); err == nil {
+		if m, err := FindMessage([]byte(text)); err == nil {
 			t.Errorf("%s passes as %+v", text, m)
 		}
 	}
@@ -35,8 +35,8 @@ func TestAnswersReadPage(t *testing.T) {
 	var pages []page
 	var a answers
 	for range 3 {
-		p, err := a.readPage([]byte(whole), func(m message) error {
-			if string(m.payload) != "abc" || string(m.toAgent) != "a" {
+		p, err := a.readPage([]byte(whole), func(m Message) error {
+			if string(m.Payload) != "abc" || string(m.toAgent) != "a" {
 				t.Errorf("a message %+v", m)
 			}
 			return nil
@@ -45,18 +45,18 @@ func TestAnswersReadPage(t *testing.T) {
 			t.Errorf("%v: %+v, the first was %+v", err, p, pages[0])
 		}
 	}
-	if p, err := a.readPage([]byte(`{"items":[`+row+`],"next_cursor":null,"has_more":false}`), func(message) error { return nil }); err != nil || p.count != 1 || p.hasMore || p.cursor != "" {
+	if p, err := a.readPage([]byte(`{"items":[`+row+`],"next_cursor":null,"has_more":false}`), func(Message) error { return nil }); err != nil || p.count != 1 || p.HasMore || p.Cursor != "" {
 		t.Errorf("%v: %+v", err, p)
 	}
-	if _, err := a.readPage([]byte(whole), func(message) error { return wrong("payload") }); err == nil {
+	if _, err := a.readPage([]byte(whole), func(Message) error { return Wrong("payload") }); err == nil {
 		t.Error("the judgement of a message is not heard")
 	}
 	for text, count := range map[string]int{`{"items":[]}`: 0, `{"items":[{"a":1,` + row[1:] + `]}`: 1} {
-		if p, err := a.readPage([]byte(text), func(message) error { return nil }); err != nil || p.count != count {
+		if p, err := a.readPage([]byte(text), func(Message) error { return nil }); err != nil || p.count != count {
 			t.Errorf("%s: %v, %d messages", text, err, p.count)
 		}
 	}
-	if _, err := a.readPage([]byte(`{}`), func(message) error { return nil }); err == nil {
+	if _, err := a.readPage([]byte(`{}`), func(Message) error { return nil }); err == nil {
 		t.Error("what is no page passes")
 	}
 }

@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 
 // broker does as much of a NATS server as one connection needs. It asks answer for what
 // follows each publication.
-func broker(t *testing.T, answer func(subject, reply, payload string) string) *natsConn {
+func broker(t *testing.T, answer func(subject, reply, payload string) string) *NATSConn {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func broker(t *testing.T, answer func(subject, reply, payload string) string) *n
 			}
 		}
 	}()
-	c, err := dialNATS(listener.Addr().String())
+	c, err := DialNATS(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +85,12 @@ func TestNATSCourierWantsAnAcknowledgement(t *testing.T) {
 			return natsAnswer(reply, "", test.answer)
 		})
 		p := newPayloads(7, 64)
-		c := &natsCourier{natsConn: conn, payloads: p, payload: make([]byte, 64)}
-		if err := c.deliver(3, Key{N: 5}); (err == nil) != test.stored {
+		c := &natsSender{NATSConn: conn, payloads: p, payload: make([]byte, 64)}
+		if err := c.Send(3, Key{N: 5}); (err == nil) != test.stored {
 			t.Errorf("%s: %v", name, err)
 		}
 		subject, payload, _ := strings.Cut(got, " ")
-		if key, sound := p.read([]byte(payload)); subject != "inbox.3" || !sound || key != (Key{N: 5}) {
+		if key, sound := p.Read([]byte(payload)); subject != "inbox.3" || !sound || key != (Key{N: 5}) {
 			t.Errorf("%s: published %s", name, got)
 		}
 	}

@@ -1,4 +1,7 @@
-package scenario
+// Package host has what scenarios share: a target with the organizations and agents of the bench
+// on it, the connections and messages of clients, and the record of what was acknowledged, with
+// which a verification compares what the target returns.
+package host
 
 import (
 	"context"
@@ -56,8 +59,8 @@ type Params struct {
 	Note func(string)
 }
 
-// keep returns how many acknowledged messages there are per message that is kept.
-func (p Params) keep() int {
+// KeepEvery returns how many acknowledged messages there are per message that is kept.
+func (p Params) KeepEvery() int {
 	if p.Keep {
 		return 1
 	}
@@ -77,8 +80,8 @@ func (p Params) Check() error {
 		{"characters of payload", p.Payload, PayloadMin, 131_072, true},
 		{"agents", p.Agents, 1, 9_999_999, true},
 		{"senders", p.Senders, 1, 10_000, true},
-		{"streams", p.Streams, 2, workersMax, false},
-		{"connections", p.Connections, 1, workersMax - 1, false},
+		{"streams", p.Streams, 2, WorkersMax, false},
+		{"connections", p.Connections, 1, WorkersMax - 1, false},
 		{"subscriptions", p.Subscriptions, 1, 100_000, false},
 		{"members", p.Members, 1, groupMost, false},
 		{"electors", p.Electors, electorsLeast, groupMost, false},
@@ -99,14 +102,14 @@ func (p Params) Check() error {
 // Host is a target that is prepared for scenarios: on Parley, two organizations with
 // their agents. One goroutine uses it; the clients it creates run concurrently.
 type Host struct {
-	name         string
-	endpoint     target.Endpoint
-	params       Params
-	payloads     *payloads
-	acknowledged acknowledgedLog
-	run          uint16
-	world        *world // nil unless the target is Parley
-	filled       int    // messages that every worker has at least
+	name       string
+	endpoint   target.Endpoint
+	Params     Params
+	Payloads   *Payloads
+	Log        Log
+	Run        uint16
+	Deployment *Deployment // nil unless the target is Parley
+	filled     int         // messages that every worker has at least
 }
 
 // NewHost prepares a target.
@@ -114,12 +117,12 @@ func NewHost(ctx context.Context, name string, endpoint target.Endpoint, params 
 	if err := params.Check(); err != nil {
 		return nil, err
 	}
-	h := &Host{name: name, endpoint: endpoint, params: params, payloads: newPayloads(params.Seed, params.Payload)}
+	h := &Host{name: name, endpoint: endpoint, Params: params, Payloads: newPayloads(params.Seed, params.Payload)}
 	if endpoint.Kind != target.Parley {
 		return h, nil
 	}
 	var err error
-	if h.world, err = newWorld(ctx, endpoint, params); err != nil {
+	if h.Deployment, err = newDeployment(ctx, endpoint, params); err != nil {
 		return nil, fmt.Errorf("%s cannot be made ready: %w", name, err)
 	}
 	return h, nil
@@ -134,15 +137,15 @@ func (h *Host) Endpoint() target.Endpoint { return h.endpoint }
 // Reopen sets the addresses of a restarted target.
 func (h *Host) Reopen(endpoint target.Endpoint) {
 	h.endpoint = endpoint
-	if h.world != nil {
-		h.world.close()
+	if h.Deployment != nil {
+		h.Deployment.close()
 	}
 }
 
-// freshTokens gets new tokens, which have their full lifetime left.
-func (h *Host) freshTokens(ctx context.Context) error {
-	for _, o := range []*org{h.world.globex, h.world.acme} {
-		if err := o.freshToken(ctx); err != nil {
+// FreshTokens gets new tokens, which have their full lifetime left.
+func (h *Host) FreshTokens(ctx context.Context) error {
+	for _, o := range []*Org{h.Deployment.SendingOrg, h.Deployment.ReceivingOrg} {
+		if err := o.FreshToken(ctx); err != nil {
 			return fmt.Errorf("%s gives no tokens: %w", h.name, err)
 		}
 	}
@@ -152,7 +155,7 @@ func (h *Host) freshTokens(ctx context.Context) error {
 // Settle ends a run: it collects the answers that its clients received. An id that was
 // given to two messages counts as a failure of the run, not as an operation.
 func (h *Host) Settle(run *result.Run) {
-	twice := h.acknowledged.settle(h.params.keep())
+	twice := h.Log.Settle(h.Params.KeepEvery())
 	if twice == 0 {
 		return
 	}
@@ -161,11 +164,11 @@ func (h *Host) Settle(run *result.Run) {
 	if run.Seconds > 0 {
 		run.PerSecond = float64(run.Operations) / run.Seconds
 	}
-	addReason(run, "wrong answer: an id that another message has", twice)
+	AddReason(run, "wrong answer: an id that another message has", twice)
 }
 
-// addReason counts failures with a reason.
-func addReason(run *result.Run, reason string, n int64) {
+// AddReason counts failures with a reason.
+func AddReason(run *result.Run, reason string, n int64) {
 	if run.Reasons == nil {
 		run.Reasons = map[string]int64{}
 	}
@@ -173,43 +176,43 @@ func addReason(run *result.Run, reason string, n int64) {
 }
 
 // Stored returns how many messages were acknowledged in total.
-func (h *Host) Stored() int64 { return h.acknowledged.count }
+func (h *Host) Stored() int64 { return h.Log.Count }
 
 // Acknowledged returns how many acknowledged messages are recorded, including all copies
 // of broadcasts.
 func (h *Host) Acknowledged() int {
-	n := len(h.acknowledged.entries)
-	for _, c := range h.acknowledged.casts {
-		n += c.group.recipients()
+	n := len(h.Log.Entries)
+	for _, c := range h.Log.Broadcasts {
+		n += c.Group.Recipients()
 	}
 	return n
 }
 
-// nextRun returns a number for a run with its own keys.
-func (h *Host) nextRun() uint16 {
-	h.run++
-	return h.run
+// NextRun returns a number for a run with its own keys.
+func (h *Host) NextRun() uint16 {
+	h.Run++
+	return h.Run
 }
 
-func (h *Host) note(format string, args ...any) {
-	if h.params.Note != nil {
-		h.params.Note(h.name + ": " + fmt.Sprintf(format, args...))
+func (h *Host) Note(format string, args ...any) {
+	if h.Params.Note != nil {
+		h.Params.Note(h.name + ": " + fmt.Sprintf(format, args...))
 	}
 }
 
-// choice returns the random generator of one client, the same for the same seed.
-func (h *Host) choice(run uint16, worker int) *rand.Rand {
-	return rand.New(rand.NewPCG(h.params.Seed, uint64(run)<<32|uint64(worker)))
+// Choice returns the random generator of one client, the same for the same seed.
+func (h *Host) Choice(run uint16, worker int) *rand.Rand {
+	return rand.New(rand.NewPCG(h.Params.Seed, uint64(run)<<32|uint64(worker)))
 }
 
-// listen opens the stream of an agent.
-func (h *Host) listen(ctx context.Context, a *agent) (*wire.Stream, error) {
-	return wire.DialStream(ctx, nil, h.endpoint.Address, "/agents/"+a.id.String()+"/stream", a.org.token)
+// Listen opens the stream of an agent.
+func (h *Host) Listen(ctx context.Context, a *Agent) (*wire.Stream, error) {
+	return wire.DialStream(ctx, nil, h.endpoint.Address, "/agents/"+a.ID.String()+"/stream", a.Org.Token)
 }
 
-// addressOf returns the address that a client connects from, nil for any. A server bounds what
+// AddressOf returns the address that a client connects from, nil for any. A server bounds what
 // one address may do at once, so on one machine clients get addresses of their own.
-func (h *Host) addressOf(client int) net.IP {
+func (h *Host) AddressOf(client int) net.IP {
 	host, _, err := net.SplitHostPort(h.endpoint.Address)
 	if ip := net.ParseIP(host).To4(); err != nil || ip == nil || !ip.IsLoopback() || runtime.GOOS != "linux" {
 		return nil
@@ -217,32 +220,32 @@ func (h *Host) addressOf(client int) net.IP {
 	return net.IPv4(127, 77, byte(client/250), byte(1+client%250))
 }
 
-// fillers is the number of connections that fill inboxes concurrently.
-const fillers = 32
+// Fillers is the number of connections that fill inboxes concurrently.
+const Fillers = 32
 
-// fill makes sure that every worker has a page of messages. One filler sends all messages
+// Fill makes sure that every worker has a page of messages. One filler sends all messages
 // of a worker, one at a time, so that their order is known.
-func (h *Host) fill(ctx context.Context) error {
-	if h.filled >= pageSize {
+func (h *Host) Fill(ctx context.Context) error {
+	if h.filled >= PageSize {
 		return nil
 	}
-	h.note("filling %d inboxes with %d messages each", h.params.Agents, pageSize)
-	err := h.deliverAll(ctx, func(filler int) (count int, to func(n int) int) {
-		own := (h.params.Agents - filler + fillers - 1) / fillers
-		return own * pageSize, func(n int) int { return filler + n%own*fillers }
+	h.Note("filling %d inboxes with %d messages each", h.Params.Agents, PageSize)
+	err := h.SendAll(ctx, func(filler int) (count int, to func(n int) int) {
+		own := (h.Params.Agents - filler + Fillers - 1) / Fillers
+		return own * PageSize, func(n int) int { return filler + n%own*Fillers }
 	})
 	if err != nil {
 		return fmt.Errorf("%s: inboxes cannot be filled: %w", h.name, err)
 	}
-	h.filled = pageSize
+	h.filled = PageSize
 	return nil
 }
 
-// deliverAll sends the messages that share assigns to each filler.
-func (h *Host) deliverAll(ctx context.Context, share func(filler int) (count int, to func(n int) int)) error {
-	run := h.nextRun()
-	err := together(ctx, fillers, fillers, func(ctx context.Context, worker int) error {
-		c, err := h.courier(ctx, worker)
+// SendAll sends the messages that share assigns to each filler.
+func (h *Host) SendAll(ctx context.Context, share func(filler int) (count int, to func(n int) int)) error {
+	run := h.NextRun()
+	err := Concurrently(ctx, Fillers, Fillers, func(ctx context.Context, worker int) error {
+		c, err := h.Sender(ctx, worker)
 		if err != nil {
 			return err
 		}
@@ -252,26 +255,26 @@ func (h *Host) deliverAll(ctx context.Context, share func(filler int) (count int
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := c.deliver(to(n), Key{Run: run, Worker: uint32(worker), N: uint32(n)}); err != nil {
+			if err := c.Send(to(n), Key{Run: run, Worker: uint32(worker), N: uint32(n)}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return errors.Join(err, h.settleFill())
+	return errors.Join(err, h.SettleUnmeasured())
 }
 
-// settleFill collects the answers to messages that are not measured.
-func (h *Host) settleFill() error {
-	if twice := h.acknowledged.settle(h.params.keep()); twice > 0 {
+// SettleUnmeasured collects the answers to messages that are not measured.
+func (h *Host) SettleUnmeasured() error {
+	if twice := h.Log.Settle(h.Params.KeepEvery()); twice > 0 {
 		return fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return nil
 }
 
-// aside runs a task that is not measured, over its own connections.
-func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
-	return together(ctx, connections, connections, func(ctx context.Context, worker int) error {
+// OnConnections runs a task that is not measured, over its own connections.
+func (h *Host) OnConnections(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
+	return Concurrently(ctx, connections, connections, func(ctx context.Context, worker int) error {
 		conn, err := wire.DialHTTP(ctx, h.endpoint.Address)
 		if err != nil {
 			return err
@@ -281,9 +284,9 @@ func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.
 	})
 }
 
-// together runs task for 0 to n-1 in that many worker goroutines and stops at the first
+// Concurrently runs task for 0 to n-1 in that many worker goroutines and stops at the first
 // error.
-func together(ctx context.Context, workers, n int, task func(ctx context.Context, i int) error) error {
+func Concurrently(ctx context.Context, workers, n int, task func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
@@ -303,8 +306,8 @@ func together(ctx context.Context, workers, n int, task func(ctx context.Context
 	return ctx.Err()
 }
 
-// sleepUntil waits until a time.
-func sleepUntil(ctx context.Context, at time.Time) error {
+// SleepUntil waits until a time.
+func SleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"bytes"
@@ -10,22 +10,22 @@ import (
 	"parley/bench/wire"
 )
 
-// message holds the members of a message in an answer that are checked. Its texts point
+// Message holds the members of a message in an answer that are checked. Its texts point
 // into the answer and are valid until the next one.
-type message struct {
-	id              uuid
-	conversation    []byte
+type Message struct {
+	ID              UUID
+	Conversation    []byte
 	toAgent         []byte
-	recipientHandle []byte
-	payload         []byte
+	RecipientHandle []byte
+	Payload         []byte
 }
 
-// wrong is the error for an answer with a wrong value. The connection is still usable;
+// Wrong is the error for an answer with a wrong value. The connection is still usable;
 // the operation failed.
-func wrong(what string) error { return load.Refused{Reason: "wrong answer: " + what} }
+func Wrong(what string) error { return load.Refused{Reason: "wrong answer: " + what} }
 
-// messageJSON is a message as it is read in full.
-type messageJSON struct {
+// MessageJSON is a message as it is read in full.
+type MessageJSON struct {
 	ID              string `json:"id"`
 	Conversation    string `json:"conversation_id"`
 	ToAgent         string `json:"to_agent_id"`
@@ -33,26 +33,26 @@ type messageJSON struct {
 	Payload         string `json:"encrypted_payload"`
 }
 
-func (j *messageJSON) message() (m message, err error) {
-	id, identified := parseUUID([]byte(j.ID))
+func (j *MessageJSON) Message() (m Message, err error) {
+	id, identified := ParseUUID([]byte(j.ID))
 	if !identified {
-		return m, wrong("no UUID as id")
+		return m, Wrong("no UUID as id")
 	}
-	return message{id, []byte(j.Conversation), []byte(j.ToAgent), []byte(j.RecipientHandle), []byte(j.Payload)}, nil
+	return Message{id, []byte(j.Conversation), []byte(j.ToAgent), []byte(j.RecipientHandle), []byte(j.Payload)}, nil
 }
 
-// readMessage reads a message in full.
-func readMessage(object []byte) (message, error) {
-	var j messageJSON
+// ReadMessage reads a message in full.
+func ReadMessage(object []byte) (Message, error) {
+	var j MessageJSON
 	if json.Unmarshal(object, &j) != nil {
-		return message{}, wrong("not a JSON object")
+		return Message{}, Wrong("not a JSON object")
 	}
-	return j.message()
+	return j.Message()
 }
 
-// refusal returns the error for an answer with an unexpected status. known is false if
+// Refusal returns the error for an answer with an unexpected status. known is false if
 // the operation may have happened nevertheless.
-func refusal(answer wire.Answer) (err error, known bool) {
+func Refusal(answer wire.Answer) (err error, known bool) {
 	var told struct {
 		Code string `json:"code"`
 	}
@@ -67,24 +67,24 @@ func refusal(answer wire.Answer) (err error, known bool) {
 // page is a read inbox page.
 type page struct {
 	count   int
-	hasMore bool
-	cursor  string
+	HasMore bool
+	Cursor  string
 }
 
-// readPage reads a page of messages, which systems call items or messages, in full and passes
+// ReadPage reads a page of messages, which systems call items or messages, in full and passes
 // each message to each.
-func readPage(body []byte, each func(message) error) (p page, err error) {
+func ReadPage(body []byte, each func(Message) error) (p page, err error) {
 	var j struct {
-		Items    []messageJSON `json:"items"`
-		Messages []messageJSON `json:"messages"`
+		Items    []MessageJSON `json:"items"`
+		Messages []MessageJSON `json:"messages"`
 		More     bool          `json:"has_more"`
 		Cursor   string        `json:"next_cursor"`
 	}
 	if json.Unmarshal(body, &j) != nil || j.Items == nil && j.Messages == nil {
-		return p, wrong("not a page")
+		return p, Wrong("not a page")
 	}
 	for _, one := range append(j.Items, j.Messages...) {
-		m, err := one.message()
+		m, err := one.Message()
 		if err == nil {
 			err = each(m)
 		}
@@ -93,17 +93,17 @@ func readPage(body []byte, each func(message) error) (p page, err error) {
 		}
 		p.count++
 	}
-	p.hasMore, p.cursor = j.More, j.Cursor
+	p.HasMore, p.Cursor = j.More, j.Cursor
 	return p, nil
 }
 
-// pageSize is the number of messages in a page of the inbox scenarios.
-const pageSize = 20
+// PageSize is the number of messages in a page of the inbox scenarios.
+const PageSize = 20
 
 // order checks that a page has the newest messages first. It compares messages of the
 // same client, which sends one message at a time.
 type order struct {
-	seen  [pageSize]Key
+	seen  [PageSize]Key
 	count int
 }
 
@@ -113,7 +113,7 @@ func (o *order) next(key Key) error {
 			continue
 		}
 		if newer.N < key.N || newer.N == key.N && newer.Part <= key.Part {
-			return wrong("the page is not newest first")
+			return Wrong("the page is not newest first")
 		}
 	}
 	if o.count < len(o.seen) {
@@ -123,8 +123,8 @@ func (o *order) next(key Key) error {
 	return nil
 }
 
-// escapeCursor escapes a cursor for a query string.
-func escapeCursor(cursor string) string { return url.QueryEscape(cursor) }
+// EscapeCursor escapes a cursor for a query string.
+func EscapeCursor(cursor string) string { return url.QueryEscape(cursor) }
 
 // Answers are read in full at first, and then by direct search for the members that are
 // checked: answers of some systems have six times as many members as those of others, and
@@ -147,46 +147,46 @@ var (
 type answers struct{ message, page bool }
 
 // readMessage reads a message, the first one in full.
-func (a *answers) readMessage(body []byte) (message, error) {
+func (a *answers) readMessage(body []byte) (Message, error) {
 	if !a.message {
-		m, err := readMessage(body)
+		m, err := ReadMessage(body)
 		a.message = err == nil
 		return m, err
 	}
-	return findMessage(body)
+	return FindMessage(body)
 }
 
 // readPage passes each message of a page to each. It reads the first page in full, and every
 // page without a message that begins with its id.
-func (a *answers) readPage(body []byte, each func(message) error) (page, error) {
+func (a *answers) readPage(body []byte, each func(Message) error) (page, error) {
 	if !a.page || !bytes.Contains(body, findFirstID) {
-		p, err := readPage(body, each)
+		p, err := ReadPage(body, each)
 		a.page = err == nil
 		return p, err
 	}
 	return findPage(body, each)
 }
 
-// findMessage finds the members of a message in its JSON.
-func findMessage(text []byte) (m message, err error) {
-	id, identified := parseUUID(findText(text, findID))
+// FindMessage finds the members of a message in its JSON.
+func FindMessage(text []byte) (m Message, err error) {
+	id, identified := ParseUUID(findText(text, findID))
 	if !identified {
-		return m, wrong("no UUID as id")
+		return m, Wrong("no UUID as id")
 	}
-	return message{
-		id: id, conversation: findText(text, findConversation), toAgent: findText(text, findToAgent),
-		recipientHandle: findText(text, findRecipient), payload: findText(text, findPayload),
+	return Message{
+		ID: id, Conversation: findText(text, findConversation), toAgent: findText(text, findToAgent),
+		RecipientHandle: findText(text, findRecipient), Payload: findText(text, findPayload),
 	}, nil
 }
 
 // findPage finds the messages of a page and what follows them.
-func findPage(body []byte, each func(message) error) (p page, err error) {
+func findPage(body []byte, each func(Message) error) (p page, err error) {
 	for rest := body[max(bytes.Index(body, findFirstID), 0):]; len(rest) > 0; p.count++ {
 		end := bytes.Index(rest[1:], findFirstID) + 1
 		if end == 0 {
 			end = len(rest)
 		}
-		m, err := findMessage(rest[:end])
+		m, err := FindMessage(rest[:end])
 		if err != nil {
 			return page{}, err
 		}
@@ -195,7 +195,7 @@ func findPage(body []byte, each func(message) error) (p page, err error) {
 		}
 		rest = rest[end:]
 	}
-	p.cursor, p.hasMore = string(findText(body, findCursor)), bytes.Contains(body, findMore)
+	p.Cursor, p.HasMore = string(findText(body, findCursor)), bytes.Contains(body, findMore)
 	return p, nil
 }
 

@@ -1,4 +1,4 @@
-package scenario
+package a2a
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
 const (
-	// tasksPerAgent is how many tasks an agent begins, and has begun with it: as many as
+	// TasksPerAgent is how many tasks an agent begins, and has begun with it: as many as
 	// the profile public allows an agent streams in its highest tier.
-	tasksPerAgent = 50
+	TasksPerAgent = 50
 	// subscribedFrom is the number of client addresses that the streams come from.
 	subscribedFrom = 8
 	// completers is the number of connections on which tasks are completed.
@@ -27,28 +28,28 @@ const (
 
 // task is a task that was begun and not answered.
 type task struct {
-	id, message uuid
-	key         Key
-	from, to    *agent
+	id, message host.UUID
+	key         host.Key
+	from, to    *host.Agent
 }
 
 // beginTasks begins tasks: an equal number by each of many agents, half of which belong to
 // one organization and half to the other.
-func (a *a2a) beginTasks(ctx context.Context, n int) ([]task, error) {
+func (a *Scenario) beginTasks(ctx context.Context, n int) ([]task, error) {
 	h := a.host
-	pairs := (n + tasksPerAgent - 1) / tasksPerAgent
+	pairs := (n + TasksPerAgent - 1) / TasksPerAgent
 	if err := a.subscribers(ctx, pairs); err != nil {
 		return nil, fmt.Errorf("%s: no agents for subscriptions: %w", h.Name(), err)
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	tasks := make([]task, n)
-	err := together(ctx, setupCalls, pairs, func(ctx context.Context, i int) error {
+	err := host.Concurrently(ctx, host.SetupCalls, pairs, func(ctx context.Context, i int) error {
 		own := tasks[i*n/pairs : (i+1)*n/pairs]
 		for k := range own {
-			own[k] = task{key: Key{Run: run, Worker: uint32(i), N: uint32(k)}, from: a.subscribing[i][0], to: a.subscribing[i][1]}
+			own[k] = task{key: host.Key{Run: run, Worker: uint32(i), N: uint32(k)}, from: a.subscribing[i][0], to: a.subscribing[i][1]}
 		}
 		return a.beginOf(ctx, own)
 	})
@@ -60,18 +61,18 @@ func (a *a2a) beginTasks(ctx context.Context, n int) ([]task, error) {
 
 // subscribers makes sure that there are n pairs of an agent that begins tasks and one that
 // answers them.
-func (a *a2a) subscribers(ctx context.Context, n int) error {
+func (a *Scenario) subscribers(ctx context.Context, n int) error {
 	h := a.host
 	for have := len(a.subscribing); have < n; have = len(a.subscribing) {
-		from, to, count := h.world.globex, h.world.acme, (n+1)/2
+		from, to, count := h.Deployment.SendingOrg, h.Deployment.ReceivingOrg, (n+1)/2
 		if have > 0 { // the other half, in the other direction
 			from, to, count = to, from, n-have
 		}
-		begin, err := h.world.create(ctx, from, "subscriber-%d", have, count)
+		begin, err := h.Deployment.Create(ctx, from, "subscriber-%d", have, count)
 		if err != nil {
 			return err
 		}
-		answer, err := h.world.create(ctx, to, "provider-%d", have, count)
+		answer, err := h.Deployment.Create(ctx, to, "provider-%d", have, count)
 		if err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func (a *a2a) subscribers(ctx context.Context, n int) error {
 			return err
 		}
 		for i := range begin {
-			a.subscribing = append(a.subscribing, [2]*agent{begin[i], answer[i]})
+			a.subscribing = append(a.subscribing, [2]*host.Agent{begin[i], answer[i]})
 		}
 	}
 	return nil
@@ -87,18 +88,18 @@ func (a *a2a) subscribers(ctx context.Context, n int) error {
 
 // beginOf begins the tasks of one agent with another, and finds their messages in the
 // other's inbox.
-func (a *a2a) beginOf(ctx context.Context, tasks []task) error {
+func (a *Scenario) beginOf(ctx context.Context, tasks []task) error {
 	h := a.host
 	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	places := make(map[uuid]*task, len(tasks))
+	places := make(map[host.UUID]*task, len(tasks))
 	request := a.taskRequest(tasks[0].from, tasks[0].to, true)
 	for i := range tasks {
 		t := &tasks[i]
-		request.write(h.payloads, t.key)
+		request.Write(h.Payloads, t.key)
 		answer, err := conn.Do(request.bytes)
 		if err != nil {
 			return err
@@ -108,29 +109,29 @@ func (a *a2a) beginOf(ctx context.Context, tasks []task) error {
 			return err
 		}
 		var known bool
-		if t.id, known = parseUUID([]byte(told.Result.Task.ID)); !known || told.Result.Task.Status.State != taskSubmitted {
-			return wrong("not a task that was submitted")
+		if t.id, known = host.ParseUUID([]byte(told.Result.Task.ID)); !known || told.Result.Task.Status.State != TaskSubmitted {
+			return host.Wrong("not a task that was submitted")
 		}
 		places[t.id] = t
 	}
-	answer, err := conn.Do(wire.Request("GET", "/agents/"+tasks[0].to.id.String()+"/messages?limit=100", tasks[0].to.org.token, nil, nil))
+	answer, err := conn.Do(wire.Request("GET", "/agents/"+tasks[0].to.ID.String()+"/messages?limit=100", tasks[0].to.Org.Token, nil, nil))
 	if err != nil {
 		return err
 	}
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return err
 	}
-	_, err = readPage(answer.Body, func(m message) error {
-		id, _ := parseUUID(m.conversation)
+	_, err = host.ReadPage(answer.Body, func(m host.Message) error {
+		id, _ := host.ParseUUID(m.Conversation)
 		if t := places[id]; t != nil {
-			t.message = m.id
+			t.message = m.ID
 			delete(places, id)
 		}
 		return nil
 	})
 	if err == nil && len(places) > 0 {
-		err = wrong("a task that is not in its agent's inbox")
+		err = host.Wrong("a task that is not in its agent's inbox")
 	}
 	return err
 }
@@ -138,9 +139,9 @@ func (a *a2a) beginOf(ctx context.Context, tasks []task) error {
 // subscribe subscribes to tasks, measures the memory of the streams, and answers all tasks.
 // Each stream must bring the result and the end of its task, and then end. It adds to the
 // figures and laps of run.
-func (a *a2a) subscribe(ctx context.Context, tasks []task, meter Meter, run *result.Run) error {
+func (a *Scenario) subscribe(ctx context.Context, tasks []task, meter host.Meter, run *result.Run) error {
 	h := a.host
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
 	s := &subscriptions{a2a: a, host: h, tasks: tasks, streams: make([]*wire.Stream, len(tasks)), ends: make(chan taskEnd, len(tasks))}
@@ -162,15 +163,15 @@ func (a *a2a) subscribe(ctx context.Context, tasks []task, meter Meter, run *res
 // memory is the memory of a target.
 type memory struct{ resident, live float64 }
 
-func measured(ctx context.Context, meter Meter) memory {
+func measured(ctx context.Context, meter host.Meter) memory {
 	meter.Settle(ctx)
 	return memory{live: float64(meter.Live(ctx)), resident: float64(meter.Resident())}
 }
 
 // subscriptions holds the streams of tasks.
 type subscriptions struct {
-	a2a     *a2a
-	host    *Host
+	a2a     *Scenario
+	host    *host.Host
 	tasks   []task
 	streams []*wire.Stream
 	ends    chan taskEnd
@@ -186,11 +187,11 @@ type taskEnd struct {
 
 // open opens all streams and waits for the first event of each.
 func (s *subscriptions) open(ctx context.Context) error {
-	return together(ctx, streamDials, len(s.tasks), func(ctx context.Context, i int) error {
+	return host.Concurrently(ctx, host.StreamDials, len(s.tasks), func(ctx context.Context, i int) error {
 		t := &s.tasks[i]
 		body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"%s"}}`, t.id)
-		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(a2aHeaders(s.host.world, t.from), [2]string{"Accept", "text/event-stream"}), body)
-		stream, err := wire.OpenStream(ctx, s.host.addressOf(i%subscribedFrom), s.host.Endpoint().Address, request)
+		request := wire.Request("POST", "/a2a/"+t.to.Handle, t.from.Org.Token, append(a2aHeaders(s.host.Deployment, t.from), [2]string{"Accept", "text/event-stream"}), body)
+		stream, err := wire.OpenStream(ctx, s.host.AddressOf(i%subscribedFrom), s.host.Endpoint().Address, request)
 		if err != nil {
 			return fmt.Errorf("subscription %d of %d cannot be opened: %w", i+1, len(s.tasks), err)
 		}
@@ -201,10 +202,10 @@ func (s *subscriptions) open(ctx context.Context) error {
 		}
 		var told a2aAnswer
 		if json.Unmarshal(event.Data, &told) != nil || told.Result.Task == nil || told.Result.Task.ID != t.id.String() {
-			return wrong("a subscription begins with another task")
+			return host.Wrong("a subscription begins with another task")
 		}
 		s.readers.Go(func() {
-			at, err := readEnd(stream, s.host.payloads, t)
+			at, err := readEnd(stream, s.host.Payloads, t)
 			s.ends <- taskEnd{i, at, err}
 		})
 		return nil
@@ -213,7 +214,7 @@ func (s *subscriptions) open(ctx context.Context) error {
 
 // readEnd reads a stream to its end: the result of the task, its completion and nothing
 // else except that the task is being worked on. arrived is when the completion arrived.
-func readEnd(stream *wire.Stream, p *payloads, t *task) (arrived time.Time, err error) {
+func readEnd(stream *wire.Stream, p *host.Payloads, t *task) (arrived time.Time, err error) {
 	for given := false; ; {
 		event, err := stream.Next()
 		if err != nil {
@@ -226,22 +227,22 @@ func readEnd(stream *wire.Stream, p *payloads, t *task) (arrived time.Time, err 
 		}
 		if update := told.Result.Artifact; update != nil {
 			expected := t.key
-			expected.Part = answered
+			expected.Part = host.Answered
 			if given || !isText(p, update.Artifact.Parts, expected) {
-				return arrived, wrong("a subscription brings another result than the one given")
+				return arrived, host.Wrong("a subscription brings another result than the one given")
 			}
 			given = true
 			continue
 		}
 		update := told.Result.Status
 		switch own := update != nil && update.TaskID == t.id.String(); {
-		case own && update.Status.State == taskWorking && !given:
+		case own && update.Status.State == TaskWorking && !given:
 			continue
-		case !own || update.Status.State != taskCompleted || !given:
-			return arrived, wrong("a subscription does not bring the end of its task")
+		case !own || update.Status.State != TaskCompleted || !given:
+			return arrived, host.Wrong("a subscription does not bring the end of its task")
 		}
 		if _, err = stream.Next(); !errors.Is(err, io.EOF) {
-			return arrived, wrong("a subscription goes on after the end of its task")
+			return arrived, host.Wrong("a subscription goes on after the end of its task")
 		}
 		return arrived, nil
 	}
@@ -250,24 +251,24 @@ func readEnd(stream *wire.Stream, p *payloads, t *task) (arrived time.Time, err 
 // complete answers all tasks and waits for the end of all streams.
 func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 	sent, began := make([]time.Time, len(s.tasks)), time.Now()
-	err := together(ctx, completers, min(completers, len(s.tasks)), func(ctx context.Context, worker int) error {
+	err := host.Concurrently(ctx, completers, min(completers, len(s.tasks)), func(ctx context.Context, worker int) error {
 		conn, err := wire.DialHTTP(ctx, s.host.Endpoint().Address)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		replies := map[*org]*partsReply{}
+		replies := map[*host.Org]*partsReply{}
 		for i := worker; i < len(s.tasks) && ctx.Err() == nil; i += completers {
 			t := &s.tasks[i]
-			reply := replies[t.to.org]
+			reply := replies[t.to.Org]
 			if reply == nil {
-				reply = s.a2a.partsReply(t.to.org.token)
-				replies[t.to.org] = reply
+				reply = s.a2a.partsReply(t.to.Org.Token)
+				replies[t.to.Org] = reply
 			}
 			key := t.key
-			key.Part = answered
+			key.Part = host.Answered
 			sent[i] = time.Now()
-			if err := reply.send(conn, s.host.payloads, t.message, key); err != nil {
+			if err := reply.send(conn, s.host.Payloads, t.message, key); err != nil {
 				return fmt.Errorf("a task cannot be answered: %w", err)
 			}
 		}
@@ -290,14 +291,14 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 // await waits for the end of all streams.
 func (s *subscriptions) await(ctx context.Context, sent []time.Time) (ends *load.Histogram, last time.Time, err error) {
 	ends = load.NewHistogram()
-	patience := time.NewTimer(eventPatience)
+	patience := time.NewTimer(host.EventPatience)
 	defer patience.Stop()
 	for n := range s.tasks {
 		select {
 		case <-ctx.Done():
 			return nil, last, context.Cause(ctx)
 		case <-patience.C:
-			return nil, last, fmt.Errorf("only %d of %d subscriptions got the end of their task within %v", n, len(s.tasks), eventPatience)
+			return nil, last, fmt.Errorf("only %d of %d subscriptions got the end of their task within %v", n, len(s.tasks), host.EventPatience)
 		case e := <-s.ends:
 			if e.err != nil {
 				return nil, last, e.err

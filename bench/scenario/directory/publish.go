@@ -1,4 +1,4 @@
-package scenario
+package directory
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"parley/bench/cards"
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -19,8 +20,8 @@ const (
 	publishRate = 100
 	// republishers is how many connections publish them.
 	republishers = 16
-	// meantEvery is the number of publications of which one is looked for by its meaning.
-	meantEvery = 5
+	// MeantEvery is the number of publications of which one is looked for by its meaning.
+	MeantEvery = 5
 	// foundWithin bounds the wait for a published card, after which it counts as lost.
 	foundWithin = 10 * time.Second
 	// foundPause is the pause between two looks for it.
@@ -39,15 +40,15 @@ const (
 
 // publishAgain publishes cards again at a fixed rate, each with a new word, and looks for
 // each until it is found.
-func (d *directory) publishAgain(ctx context.Context, plan load.Plan, run *result.Run) error {
+func (d *Scenario) publishAgain(ctx context.Context, plan load.Plan, run *result.Run) error {
 	plan.Clients, plan.Rate = republishers, publishRate
 	under, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
-	searches, tally := load.NewHistogram(), &searchTally{}
+	searches, tally := load.NewHistogram(), &SearchTally{}
 	var besideErr error
 	beside.Go(func() { besideErr = d.searchBeside(under, searches, tally) })
-	m, err := load.Run(ctx, plan, d.republisher, nil)
+	m, err := load.Run(ctx, plan, d.Republisher, nil)
 	stop()
 	beside.Wait()
 	if m == nil {
@@ -61,14 +62,14 @@ func (d *directory) publishAgain(ctx context.Context, plan load.Plan, run *resul
 	}
 	for reason, n := range m.Reasons {
 		run.Failures += n
-		addReason(run, "publishing: "+reason, n)
+		host.AddReason(run, "publishing: "+reason, n)
 	}
 	return errors.Join(err, besideErr)
 }
 
 // searchBeside searches by words now and then.
-func (d *directory) searchBeside(ctx context.Context, into *load.Histogram, tally *searchTally) error {
-	s, err := d.searcher(ctx, republishers, d.host.nextRun(), tally)
+func (d *Scenario) searchBeside(ctx context.Context, into *load.Histogram, tally *SearchTally) error {
+	s, err := d.Searcher(ctx, republishers, d.host.NextRun(), tally)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (d *directory) searchBeside(ctx context.Context, into *load.Histogram, tall
 		i, c := s.target()
 		l, took, err := s.timed("q=" + url.QueryEscape(cards.Names(s.random, c, false)))
 		if err == nil && !s.has(l, i) {
-			err = wrong("a card is not found by its name while others are published")
+			err = host.Wrong("a card is not found by its name while others are published")
 		}
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ type republishing struct {
 	within   time.Duration
 }
 
-func (d *directory) republisher(ctx context.Context, worker int) (load.Client, error) {
+func (d *Scenario) Republisher(ctx context.Context, worker int) (load.Client, error) {
 	p, err := d.publisher(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (d *directory) republisher(ctx context.Context, worker int) (load.Client, e
 		_ = p.Close()
 		return nil, err
 	}
-	return &republishing{publisher: p, searches: searches, index: d.index, within: d.foundWithin}, nil
+	return &republishing{publisher: p, searches: searches, index: d.Index, within: d.FoundWithin}, nil
 }
 
 // Close implements load.Client.
@@ -121,12 +122,12 @@ func (r *republishing) Close() error { return errors.Join(r.publisher.Close(), r
 func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
 	n := int(r.index.marks.Add(1))
 	at := n % r.index.fresh
-	card, of := r.index.cards[at], r.index.agents[at]
-	mark := fmt.Sprintf("zq%dx%s", n, of.id.String()[24:])
+	card, of := r.index.Cards[at], r.index.agents[at]
+	mark := fmt.Sprintf("zq%dx%s", n, of.ID.String()[24:])
 	card.Name += " " + mark
 	card.Categories = append(card.Categories[:len(card.Categories):len(card.Categories)], mark)
 	began := time.Now()
-	if err := r.put(of, &card); err != nil {
+	if err := r.Put(of, &card); err != nil {
 		return err
 	}
 	answered := time.Now()
@@ -135,7 +136,7 @@ func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
 		return err
 	}
 	laps.Note(LapFound, time.Since(answered))
-	if n%meantEvery != 0 {
+	if n%MeantEvery != 0 {
 		return nil
 	}
 	if err := r.await(ctx, of, "category="+mark+"&semantic="+meaningOf(&card)); err != nil {
@@ -146,19 +147,19 @@ func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
 }
 
 // await searches until a card is found.
-func (r *republishing) await(ctx context.Context, of *agent, query string) error {
+func (r *republishing) await(ctx context.Context, of *host.Agent, query string) error {
 	for deadline := time.Now().Add(r.within); ctx.Err() == nil; time.Sleep(foundPause) {
 		l, err := search(r.searches, query)
 		if err != nil {
 			return err
 		}
 		for _, id := range l.ids {
-			if id == uuid(of.id) {
+			if id == host.UUID(of.ID) {
 				return nil
 			}
 		}
 		if time.Now().After(deadline) {
-			return wrong("a published card is not found")
+			return host.Wrong("a published card is not found")
 		}
 	}
 	return ctx.Err()

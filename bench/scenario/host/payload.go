@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ type Key struct {
 }
 
 const (
-	// keyLength is eight digits of the seed, four of the run, five of the worker,
+	// KeyLength is eight digits of the seed, four of the run, five of the worker,
 	// eight of the operation and one of the part, with hyphens after each.
-	keyLength = 8 + 1 + 4 + 1 + 5 + 1 + 8 + 1 + 1 + 1
+	KeyLength = 8 + 1 + 4 + 1 + 5 + 1 + 8 + 1 + 1 + 1
 	// PayloadMin is the shortest payload that holds a key.
-	PayloadMin = keyLength
-	workersMax = 1 << 20
+	PayloadMin = KeyLength
+	WorkersMax = 1 << 20
 )
 
 // letters are the alphabet of base64url.
@@ -34,17 +34,17 @@ const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-
 // engine finds the same text twice within what it compresses at once.
 const poolLength = 1 << 20
 
-// payloads creates and checks the payloads of one bench. The text after the key is as
+// Payloads creates and checks the payloads of one bench. The text after the key is as
 // random as ciphertext, because a compressible text would make every store look better
 // than it is.
-type payloads struct {
+type Payloads struct {
 	seed [8]byte
 	size int
 	pool []byte
 }
 
-func newPayloads(seed uint64, length int) *payloads {
-	p := &payloads{size: length, pool: make([]byte, poolLength+length)}
+func newPayloads(seed uint64, length int) *Payloads {
+	p := &Payloads{size: length, pool: make([]byte, poolLength+length)}
 	copy(p.seed[:], fmt.Sprintf("%08x", uint32(seed^seed>>32)))
 	random := rand.New(rand.NewPCG(seed, 1))
 	for i := range p.pool {
@@ -54,15 +54,15 @@ func newPayloads(seed uint64, length int) *payloads {
 }
 
 // tail returns the part of the payload after the key.
-func (p *payloads) tail(key Key) []byte {
+func (p *Payloads) tail(key Key) []byte {
 	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Part) + 1) * 0x9E3779B97F4A7C15
 	at := int(h >> 44) // twenty bits: an index into the pool
-	return p.pool[at : at+p.size-keyLength]
+	return p.pool[at : at+p.size-KeyLength]
 }
 
-// write writes the payload of key to to, which must have the length of payloads.
-func (p *payloads) write(to []byte, key Key) {
-	copy(to[keyLength:], p.tail(key))
+// Write writes the payload of key to to, which must have the length of payloads.
+func (p *Payloads) Write(to []byte, key Key) {
+	copy(to[KeyLength:], p.tail(key))
 	copy(to, p.seed[:])
 	to[8] = '-'
 	hexDigits(to[9:13], uint64(key.Run))
@@ -75,13 +75,13 @@ func (p *payloads) write(to []byte, key Key) {
 	to[30] = '-'
 }
 
-// length returns the length of every payload.
-func (p *payloads) length() int { return p.size }
+// Length returns the length of every payload.
+func (p *Payloads) Length() int { return p.size }
 
-// read returns the key of a payload of this bench; ok is false if any byte differs from
+// Read returns the key of a payload of this bench; ok is false if any byte differs from
 // what was written.
-func (p *payloads) read(payload []byte) (key Key, ok bool) {
-	if len(payload) != p.length() || !bytes.Equal(payload[:8], p.seed[:]) {
+func (p *Payloads) Read(payload []byte) (key Key, ok bool) {
+	if len(payload) != p.Length() || !bytes.Equal(payload[:8], p.seed[:]) {
 		return Key{}, false
 	}
 	run, ok1 := hexValue(payload[9:13])
@@ -90,7 +90,7 @@ func (p *payloads) read(payload []byte) (key Key, ok bool) {
 	part, ok4 := hexValue(payload[29:30])
 	hyphens := payload[8] == '-' && payload[13] == '-' && payload[19] == '-' && payload[28] == '-' && payload[30] == '-'
 	key = Key{Run: uint16(run), Part: uint8(part), Worker: uint32(worker), N: uint32(n)}
-	return key, ok1 && ok2 && ok3 && ok4 && hyphens && bytes.Equal(payload[keyLength:], p.tail(key))
+	return key, ok1 && ok2 && ok3 && ok4 && hyphens && bytes.Equal(payload[KeyLength:], p.tail(key))
 }
 
 const hexAlphabet = "0123456789abcdef"
@@ -123,13 +123,13 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// uuid is an id in bytes; the zero value is no id.
-type uuid [16]byte
+// UUID is an id in bytes; the zero value is no id.
+type UUID [16]byte
 
-// parseUUID reads the canonical form.
-func parseUUID(text []byte) (id uuid, ok bool) {
+// ParseUUID reads the canonical form.
+func ParseUUID(text []byte) (id UUID, ok bool) {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-		return uuid{}, false
+		return UUID{}, false
 	}
 	at := 0
 	for i := 0; i < 36; i += 2 {
@@ -139,16 +139,16 @@ func parseUUID(text []byte) (id uuid, ok bool) {
 		high, ok1 := hexDigit(text[i])
 		low, ok2 := hexDigit(text[i+1])
 		if !ok1 || !ok2 {
-			return uuid{}, false
+			return UUID{}, false
 		}
 		id[at] = high<<4 | low
 		at++
 	}
-	return id, id != uuid{}
+	return id, id != UUID{}
 }
 
-// put writes the canonical form to 36 bytes.
-func (id uuid) put(to []byte) {
+// Put writes the canonical form to 36 bytes.
+func (id UUID) Put(to []byte) {
 	at := 0
 	for i, b := range id {
 		if i == 4 || i == 6 || i == 8 || i == 10 {
@@ -160,8 +160,8 @@ func (id uuid) put(to []byte) {
 	}
 }
 
-func (id uuid) String() string {
+func (id UUID) String() string {
 	var text [36]byte
-	id.put(text[:])
+	id.Put(text[:])
 	return string(text[:])
 }

@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"context"
@@ -21,9 +21,9 @@ const (
 	natsSubject = "inbox."
 )
 
-// natsConn is one connection to NATS. A connection that breaks is not made again: the load
+// NATSConn is one connection to NATS. A connection that breaks is not made again: the load
 // dials a new one.
-type natsConn struct {
+type NATSConn struct {
 	conn   *nats.Conn
 	stream jetstream.JetStream
 	// pages receives the pages, which are sent to inbox.
@@ -31,12 +31,12 @@ type natsConn struct {
 	inbox string
 }
 
-func dialNATS(address string) (*natsConn, error) {
+func DialNATS(address string) (*NATSConn, error) {
 	conn, err := nats.Connect("nats://"+address, nats.Timeout(wire.Patience), nats.NoReconnect())
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", address, err)
 	}
-	c := &natsConn{conn: conn, inbox: conn.NewInbox()}
+	c := &NATSConn{conn: conn, inbox: conn.NewInbox()}
 	c.stream, err = jetstream.New(conn, jetstream.WithDefaultTimeout(wire.Patience))
 	if err == nil {
 		c.pages, err = conn.SubscribeSync(c.inbox)
@@ -49,20 +49,20 @@ func dialNATS(address string) (*natsConn, error) {
 }
 
 // Close closes the connection.
-func (c *natsConn) Close() error {
+func (c *NATSConn) Close() error {
 	c.conn.Close()
 	return nil
 }
 
-// natsCourier publishes to a subject of the stream and waits for the acknowledgement.
-type natsCourier struct {
-	*natsConn
-	payloads *payloads
+// natsSender publishes to a subject of the stream and waits for the acknowledgement.
+type natsSender struct {
+	*NATSConn
+	payloads *Payloads
 	payload  []byte
 }
 
-func (c *natsCourier) deliver(to int, key Key) error {
-	c.payloads.write(c.payload, key)
+func (c *natsSender) Send(to int, key Key) error {
+	c.payloads.Write(c.payload, key)
 	stored, err := c.stream.Publish(context.Background(), natsSubject+strconv.Itoa(to), c.payload)
 	if err == nil && (stored.Sequence == 0 || stored.Duplicate) {
 		err = errors.New("wrong answer: JetStream acknowledges a message that it did not store")
@@ -70,26 +70,26 @@ func (c *natsCourier) deliver(to int, key Key) error {
 	return err
 }
 
-// natsReading is the client of Inbox for NATS. It reads in the cheapest way that
+// NATSReader is the client of Inbox for NATS. It reads in the cheapest way that
 // JetStream offers, so that the peer is measured at its best: a direct get of one batch.
-type natsReading struct {
-	*natsConn
-	choice *rand.Rand
-	agents int
+type NATSReader struct {
+	*NATSConn
+	Choice *rand.Rand
+	Agents int
 }
 
 // Do implements load.Client.
-func (r *natsReading) Do(context.Context, int, *load.Laps) error {
-	n, err := r.page(natsSubject + strconv.Itoa(r.choice.IntN(r.agents)))
-	if err == nil && n != pageSize {
-		err = wrong("a page of " + strconv.Itoa(n) + " instead of 20 messages")
+func (r *NATSReader) Do(context.Context, int, *load.Laps) error {
+	n, err := r.page(natsSubject + strconv.Itoa(r.Choice.IntN(r.Agents)))
+	if err == nil && n != PageSize {
+		err = Wrong("a page of " + strconv.Itoa(n) + " instead of 20 messages")
 	}
 	return err
 }
 
 // page reads the oldest messages of a subject, one page at most, and counts them.
-func (c *natsConn) page(subject string) (n int, err error) {
-	request := fmt.Appendf(nil, `{"seq":1,"next_by_subj":%q,"batch":%d}`, subject, pageSize)
+func (c *NATSConn) page(subject string) (n int, err error) {
+	request := fmt.Appendf(nil, `{"seq":1,"next_by_subj":%q,"batch":%d}`, subject, PageSize)
 	if err := c.conn.PublishRequest("$JS.API.DIRECT.GET."+natsStream, c.inbox, request); err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package scenario
+package directory
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"parley/bench/cards"
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -24,8 +25,8 @@ const (
 	directoryPage = 20
 	// misspelled is the share of searches by words in which a word is misspelled.
 	misspelled = 0.2
-	// filtersDrawn is how many different filters the searches use.
-	filtersDrawn = 256
+	// FiltersDrawn is how many different filters the searches use.
+	FiltersDrawn = 256
 	// The least shares of a sound directory: of FigureMisspelled, FigureNeeds,
 	// FigureMeant and FigureBoth.
 	misspelledLeast = 0.8
@@ -36,8 +37,8 @@ const (
 	stemLetters = 4
 	// rareWord is the number of cards from which a word counts as known.
 	rareWord = 3
-	// judgedLeast is the number of answers from which these are judged.
-	judgedLeast = 50
+	// JudgedLeast is the number of answers from which these are judged.
+	JudgedLeast = 50
 )
 
 // Laps of a run of Directory: searches alone.
@@ -55,8 +56,8 @@ const (
 	LapLastPhase  = "stream: second phase"
 )
 
-// searchTally counts answers that cannot be judged one by one.
-type searchTally struct {
+// SearchTally counts answers that cannot be judged one by one.
+type SearchTally struct {
 	misspelled, meant, both, needs share
 }
 
@@ -70,9 +71,9 @@ func (s *share) add(wanted bool) {
 	}
 }
 
-// judge sets the shares, and returns an error if they are those of a directory that does
+// Judge sets the shares, and returns an error if they are those of a directory that does
 // not work.
-func (t *searchTally) judge(figures map[string]float64) (err error) {
+func (t *SearchTally) Judge(figures map[string]float64) (err error) {
 	for _, one := range []struct {
 		figure string
 		of     *share
@@ -83,7 +84,7 @@ func (t *searchTally) judge(figures map[string]float64) (err error) {
 			continue
 		}
 		figures[one.figure] = float64(one.of.part.Load()) / float64(n)
-		if n >= judgedLeast && figures[one.figure] < one.least {
+		if n >= JudgedLeast && figures[one.figure] < one.least {
 			err = errors.Join(err, fmt.Errorf("%s is %.2f and should be %.2f at least", one.figure, figures[one.figure], one.least))
 		}
 	}
@@ -93,25 +94,25 @@ func (t *searchTally) judge(figures map[string]float64) (err error) {
 // searching is the client of Directory.
 type searching struct {
 	conn    *wire.HTTP
-	host    *Host
+	host    *host.Host
 	index   *cardIndex
 	random  *rand.Rand
 	client  int
-	tally   *searchTally
+	tally   *SearchTally
 	request []byte
 }
 
-func (d *directory) searches(tally *searchTally) load.Dial {
-	run := d.host.nextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) { return d.searcher(ctx, worker, run, tally) }
+func (d *Scenario) searches(tally *SearchTally) load.Dial {
+	run := d.host.NextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) { return d.Searcher(ctx, worker, run, tally) }
 }
 
-func (d *directory) searcher(ctx context.Context, client int, run uint16, tally *searchTally) (*searching, error) {
+func (d *Scenario) Searcher(ctx context.Context, client int, run uint16, tally *SearchTally) (*searching, error) {
 	conn, err := d.connect(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	return &searching{conn: conn, host: d.host, index: d.index, random: d.host.choice(run, client), client: client, tally: tally}, nil
+	return &searching{conn: conn, host: d.host, index: d.Index, random: d.host.Choice(run, client), client: client, tally: tally}, nil
 }
 
 // Close implements load.Client.
@@ -121,30 +122,30 @@ func (s *searching) Close() error { return s.conn.Close() }
 func (s *searching) Do(ctx context.Context, _ int, laps *load.Laps) error {
 	switch n := s.random.IntN(100); {
 	case n < 35:
-		return s.text(laps)
+		return s.Text(laps)
 	case n < 50:
-		return s.semantic(laps)
+		return s.Semantic(laps)
 	case n < 65:
-		return s.filtered(laps)
+		return s.Filtered(laps)
 	case n < 75:
-		return s.narrow(laps)
+		return s.Narrow(laps)
 	case n < 82:
-		return s.both(laps)
+		return s.Both(laps)
 	case n < 87:
-		return s.browse(laps)
+		return s.Browse(laps)
 	case n < 92:
-		return s.second(laps)
+		return s.Second(laps)
 	case n < 96:
-		return s.detail(laps)
+		return s.Detail(laps)
 	default:
-		return s.stream(ctx, laps)
+		return s.Stream(ctx, laps)
 	}
 }
 
 // target draws a card to look for.
 func (s *searching) target() (int, *cards.Card) {
-	i := s.index.fresh + s.random.IntN(len(s.index.cards)-s.index.fresh)
-	return i, &s.index.cards[i]
+	i := s.index.fresh + s.random.IntN(len(s.index.Cards)-s.index.fresh)
+	return i, &s.index.Cards[i]
 }
 
 // ask searches and records how long the answer took.
@@ -168,10 +169,10 @@ func (s *searching) timed(query string) (*listing, time.Duration, error) {
 	return l, took, err
 }
 
-// text searches by words: half of the time by those of a name, by which its card is to be
+// Text searches by words: half of the time by those of a name, by which its card is to be
 // found, half of the time by a few that many cards have, or by a misspelled name of a
 // maker.
-func (s *searching) text(laps *load.Laps) error {
+func (s *searching) Text(laps *load.Laps) error {
 	i, c := s.target()
 	wrongly, named := s.random.Float64() < misspelled, s.random.IntN(2) == 0
 	var query string
@@ -196,16 +197,16 @@ func (s *searching) text(laps *load.Laps) error {
 	}
 	switch {
 	case wrongly:
-		s.tally.misspelled.add(named && s.has(l, i) || !named && slices.ContainsFunc(l.ids, func(id uuid) bool { return s.isOf(id, c.Maker) }))
+		s.tally.misspelled.add(named && s.has(l, i) || !named && slices.ContainsFunc(l.ids, func(id host.UUID) bool { return s.isOf(id, c.Maker) }))
 	case named && !s.has(l, i):
-		return wrong("a card is not found by its name")
+		return host.Wrong("a card is not found by its name")
 	case !named && s.index.knows(query) && (len(l.ids) == 0 || !s.mentions(l.ids[0], query)):
-		return wrong("words find a card that has none of them")
+		return host.Wrong("words find a card that has none of them")
 	}
 	return nil
 }
 
-func (s *searching) semantic(laps *load.Laps) error {
+func (s *searching) Semantic(laps *load.Laps) error {
 	need, category := cards.Need(s.random)
 	l, err := s.ask(laps, LapSemantic, "semantic="+url.QueryEscape(need))
 	if err != nil {
@@ -214,25 +215,25 @@ func (s *searching) semantic(laps *load.Laps) error {
 	// A category of few cards has fewer near to any one need.
 	for _, id := range l.ids[:min(len(l.ids), 1+s.index.sizes[category]/4)] {
 		at, known := s.index.place[id]
-		s.tally.needs.add(known && slices.Contains(s.index.cards[at].Categories, category))
+		s.tally.needs.add(known && slices.Contains(s.index.Cards[at].Categories, category))
 	}
 	s.tally.meant.add(len(l.ids) > 0)
 	return s.sound(l, "semantic")
 }
 
-func (s *searching) filtered(laps *load.Laps) error {
-	f := &s.index.filters[s.random.IntN(len(s.index.filters))]
-	l, err := s.ask(laps, LapFilter, f.query)
+func (s *searching) Filtered(laps *load.Laps) error {
+	f := &s.index.Filters[s.random.IntN(len(s.index.Filters))]
+	l, err := s.ask(laps, LapFilter, f.Query)
 	if err != nil {
 		return err
 	}
-	if l.total != f.count && (s.index.others == 0 || l.total < f.count) {
-		return wrong("filters count other cards than have the values")
+	if l.total != f.Count && (s.index.others == 0 || l.total < f.Count) {
+		return host.Wrong("filters count other cards than have the values")
 	}
 	return errors.Join(s.sound(l, "structured"), s.pass(l, f))
 }
 
-func (s *searching) narrow(laps *load.Laps) error {
+func (s *searching) Narrow(laps *load.Laps) error {
 	i, c := s.target()
 	f := filter{category: c.Categories[0], language: c.Languages[0]}
 	l, err := s.ask(laps, LapNarrow, f.encode()+"&q="+url.QueryEscape(cards.Names(s.random, c, false)))
@@ -240,12 +241,12 @@ func (s *searching) narrow(laps *load.Laps) error {
 		return err
 	}
 	if !s.has(l, i) {
-		return wrong("a card is not found by its name and its category")
+		return host.Wrong("a card is not found by its name and its category")
 	}
 	return errors.Join(s.sound(l, "text", "structured"), s.pass(l, &f))
 }
 
-func (s *searching) both(laps *load.Laps) error {
+func (s *searching) Both(laps *load.Laps) error {
 	i, c := s.target()
 	l, err := s.ask(laps, LapBoth, "q="+url.QueryEscape(cards.Names(s.random, c, false))+"&semantic="+url.QueryEscape(c.Skills[0].Description))
 	if err != nil {
@@ -255,17 +256,17 @@ func (s *searching) both(laps *load.Laps) error {
 	return s.sound(l, "text", "semantic")
 }
 
-// browse lists cards by name. Only their number is checked.
-func (s *searching) browse(laps *load.Laps) error {
+// Browse lists cards by name. Only their number is checked.
+func (s *searching) Browse(laps *load.Laps) error {
 	l, err := s.ask(laps, LapBrowse, "sort=name")
-	if err == nil && (l.total < len(s.index.cards) || len(l.ids) != min(directoryPage, l.total)) {
-		err = wrong("a list that lacks cards")
+	if err == nil && (l.total < len(s.index.Cards) || len(l.ids) != min(directoryPage, l.total)) {
+		err = host.Wrong("a list that lacks cards")
 	}
 	return err
 }
 
-// second reads the second page of a search by words; the first is not measured.
-func (s *searching) second(laps *load.Laps) error {
+// Second reads the second page of a search by words; the first is not measured.
+func (s *searching) Second(laps *load.Laps) error {
 	_, c := s.target()
 	query := "q=" + url.QueryEscape(cards.Few(s.random, c))
 	first, _, err := s.timed(query)
@@ -278,18 +279,18 @@ func (s *searching) second(laps *load.Laps) error {
 	}
 	for _, id := range next.ids {
 		if slices.Contains(first.ids, id) {
-			return wrong("a card on two pages")
+			return host.Wrong("a card on two pages")
 		}
 	}
 	if len(next.ids) == 0 {
-		return wrong("a second page without cards")
+		return host.Wrong("a second page without cards")
 	}
 	return nil
 }
 
-func (s *searching) detail(laps *load.Laps) error {
+func (s *searching) Detail(laps *load.Laps) error {
 	i, c := s.target()
-	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents/"+s.index.agents[i].id.String(), "", nil, nil)
+	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents/"+s.index.agents[i].ID.String(), "", nil, nil)
 	began := time.Now()
 	answer, err := s.conn.Do(s.request)
 	if err != nil {
@@ -297,23 +298,23 @@ func (s *searching) detail(laps *load.Laps) error {
 	}
 	laps.Note(LapDetail, time.Since(began))
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return err
 	}
 	var shown cardRow
 	if json.Unmarshal(answer.Body, &shown) != nil || shown.Name != c.Name {
-		return wrong("another card than the one asked for")
+		return host.Wrong("another card than the one asked for")
 	}
 	return nil
 }
 
-// stream searches in two phases, over a connection of its own. What it records begins
+// Stream searches in two phases, over a connection of its own. What it records begins
 // with the connection.
-func (s *searching) stream(ctx context.Context, laps *load.Laps) error {
+func (s *searching) Stream(ctx context.Context, laps *load.Laps) error {
 	i, c := s.target()
 	path := "/directory/agents/stream?q=" + url.QueryEscape(cards.Names(s.random, c, false)) + "&semantic=" + url.QueryEscape(c.Skills[0].Description)
 	began := time.Now()
-	stream, err := wire.DialStream(ctx, s.host.addressOf(s.client), s.host.Endpoint().Address, path, "")
+	stream, err := wire.DialStream(ctx, s.host.AddressOf(s.client), s.host.Endpoint().Address, path, "")
 	if err != nil {
 		return err
 	}
@@ -329,35 +330,35 @@ func (s *searching) stream(ctx context.Context, laps *load.Laps) error {
 			return err
 		}
 		if l.phase != phase.name || phase.name == "fuzzy" && !s.has(l, i) {
-			return wrong("a phase of a search that does not find its card")
+			return host.Wrong("a phase of a search that does not find its card")
 		}
 	}
 	if event, err := stream.Next(); err != nil || string(event.Data) != "[DONE]" {
-		return wrong("a search stream without its end")
+		return host.Wrong("a search stream without its end")
 	}
 	if _, err := stream.Next(); !errors.Is(err, io.EOF) {
-		return wrong("a search stream that does not end")
+		return host.Wrong("a search stream that does not end")
 	}
 	return nil
 }
 
 // has reports whether a list has the card at a place.
 func (s *searching) has(l *listing, place int) bool {
-	return slices.Contains(l.ids, uuid(s.index.agents[place].id))
+	return slices.Contains(l.ids, host.UUID(s.index.agents[place].ID))
 }
 
 // sound checks the mode, the scores and the length of an answer.
 func (s *searching) sound(l *listing, modes ...string) error {
 	if !slices.Equal(l.modes, modes) {
-		return wrong("another search mode than " + strings.Join(modes, ", "))
+		return host.Wrong("another search mode than " + strings.Join(modes, ", "))
 	}
 	for i, score := range l.scores {
 		if i == 0 && score != 1 || i > 0 && score > l.scores[i-1] {
-			return wrong("scores that rise or do not begin with 1")
+			return host.Wrong("scores that rise or do not begin with 1")
 		}
 	}
 	if l.total >= 0 && len(l.ids) < min(directoryPage, l.total) && !l.more {
-		return wrong("fewer rows than were found")
+		return host.Wrong("fewer rows than were found")
 	}
 	return nil
 }
@@ -365,17 +366,17 @@ func (s *searching) sound(l *listing, modes ...string) error {
 // knows reports whether none of the words is so rare that a directory takes it for a
 // misspelled one.
 func (x *cardIndex) knows(query string) bool {
-	return !slices.ContainsFunc(wordsOf(query), func(word string) bool { return x.words[word] < rareWord })
+	return !slices.ContainsFunc(WordsOf(query), func(word string) bool { return x.words[word] < rareWord })
 }
 
 // mentions reports whether a card has the beginning of one of the words.
-func (s *searching) mentions(id uuid, query string) bool {
+func (s *searching) mentions(id host.UUID, query string) bool {
 	at, known := s.index.place[id]
 	if !known {
 		return s.index.others > 0
 	}
-	text := textOf(&s.index.cards[at])
-	return slices.ContainsFunc(wordsOf(query), func(word string) bool { return strings.Contains(text, word[:min(len(word), stemLetters)]) })
+	text := textOf(&s.index.Cards[at])
+	return slices.ContainsFunc(WordsOf(query), func(word string) bool { return strings.Contains(text, word[:min(len(word), stemLetters)]) })
 }
 
 // textOf returns all text of a card, in lower case.
@@ -387,21 +388,21 @@ func textOf(c *cards.Card) string {
 	return strings.ToLower(text)
 }
 
-func wordsOf(text string) []string {
+func WordsOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // isOf reports whether a card's name has the name of a maker.
-func (s *searching) isOf(id uuid, maker string) bool {
+func (s *searching) isOf(id host.UUID, maker string) bool {
 	at, known := s.index.place[id]
-	return known && s.index.cards[at].Maker == maker
+	return known && s.index.Cards[at].Maker == maker
 }
 
 // pass checks that all cards of an answer pass a filter.
 func (s *searching) pass(l *listing, f *filter) error {
 	for _, id := range l.ids {
-		if at, known := s.index.place[id]; known && !f.passes(&s.index.cards[at]) {
-			return wrong("a card that does not pass the filter")
+		if at, known := s.index.place[id]; known && !f.passes(&s.index.Cards[at]) {
+			return host.Wrong("a card that does not pass the filter")
 		}
 	}
 	return nil
@@ -409,7 +410,7 @@ func (s *searching) pass(l *listing, f *filter) error {
 
 // listing is a page of the directory.
 type listing struct {
-	ids    []uuid
+	ids    []host.UUID
 	scores []float64
 	modes  []string
 	total  int // -1 if it is not known
@@ -429,7 +430,7 @@ func search(conn *wire.HTTP, query string) (*listing, error) {
 
 func readListing(answer wire.Answer) (*listing, error) {
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return nil, err
 	}
 	return readRows(answer.Body)
@@ -457,16 +458,16 @@ type cardRows struct {
 func readRows(body []byte) (*listing, error) {
 	var j cardRows
 	if json.Unmarshal(body, &j) != nil || j.Items == nil && j.Results == nil {
-		return nil, wrong("not a page of the directory")
+		return nil, host.Wrong("not a page of the directory")
 	}
 	l := &listing{phase: j.Phase, modes: j.Modes, total: -1, cursor: j.Cursor, more: j.More}
 	if j.Total != nil {
 		l.total = *j.Total
 	}
 	for _, one := range append(j.Items, j.Results...) {
-		id, known := parseUUID([]byte(one.ID))
+		id, known := host.ParseUUID([]byte(one.ID))
 		if !known || slices.Contains(l.ids, id) {
-			return nil, wrong("a row without id, or a card that comes twice")
+			return nil, host.Wrong("a row without id, or a card that comes twice")
 		}
 		l.ids = append(l.ids, id)
 		if one.Score != nil {

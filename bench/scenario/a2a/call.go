@@ -1,4 +1,4 @@
-package scenario
+package a2a
 
 import (
 	"bytes"
@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
 // The states of a task that the bench expects.
 const (
-	taskSubmitted = "TASK_STATE_SUBMITTED"
-	taskWorking   = "TASK_STATE_WORKING"
-	taskCompleted = "TASK_STATE_COMPLETED"
+	TaskSubmitted = "TASK_STATE_SUBMITTED"
+	TaskWorking   = "TASK_STATE_WORKING"
+	TaskCompleted = "TASK_STATE_COMPLETED"
 )
 
 // partsHead and partsTail enclose the text of the only part of a message.
@@ -38,28 +39,28 @@ type taskRequest struct {
 
 // taskRequest builds the request that begins a task: with now it is answered at once, else
 // after the reply.
-func (a *a2a) taskRequest(from, to *agent, now bool) *taskRequest {
+func (a *Scenario) taskRequest(from, to *host.Agent, now bool) *taskRequest {
 	h := a.host
-	text := make([]byte, h.payloads.length())
-	h.payloads.write(text, Key{})
+	text := make([]byte, h.Payloads.Length())
+	h.Payloads.Write(text, host.Key{})
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s","role":"ROLE_USER","parts":%s%s%s},"configuration":{"returnImmediately":%t}}}`,
-		text[:keyLength], partsHead, text, partsTail, now)
-	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, a2aHeaders(h.world, from), body)}
-	r.id = bytes.Index(r.bytes, text[:keyLength])
+		text[:host.KeyLength], partsHead, text, partsTail, now)
+	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.Handle, from.Org.Token, a2aHeaders(h.Deployment, from), body)}
+	r.id = bytes.Index(r.bytes, text[:host.KeyLength])
 	r.text = bytes.Index(r.bytes, text)
 	return r
 }
 
 // a2aHeaders are the headers of a call on behalf of an agent.
-func a2aHeaders(w *world, from *agent) [][2]string {
-	brand := w.brand
-	return [][2]string{{"X-" + strings.ToUpper(brand[:1]) + brand[1:] + "-Agent", from.id.String()}, {"A2A-Version", "1.0"}, {"X-A2A-Timeout", "10"}}
+func a2aHeaders(w *host.Deployment, from *host.Agent) [][2]string {
+	brand := w.Brand
+	return [][2]string{{"X-" + strings.ToUpper(brand[:1]) + brand[1:] + "-Agent", from.ID.String()}, {"A2A-Version", "1.0"}, {"X-A2A-Timeout", "10"}}
 }
 
-// write makes it the request for the message of key. Its id is the front of its text.
-func (r *taskRequest) write(p *payloads, key Key) {
-	p.write(r.bytes[r.text:], key)
-	copy(r.bytes[r.id:], r.bytes[r.text:r.text+keyLength])
+// Write makes it the request for the message of key. Its id is the front of its text.
+func (r *taskRequest) Write(p *host.Payloads, key host.Key) {
+	p.Write(r.bytes[r.text:], key)
+	copy(r.bytes[r.id:], r.bytes[r.text:r.text+host.KeyLength])
 }
 
 // partsReply is POST /messages/{id}/reply with the result of a task, with the id and the
@@ -71,9 +72,9 @@ type partsReply struct {
 	parts               []byte
 }
 
-func (a *a2a) partsReply(token string) *partsReply {
+func (a *Scenario) partsReply(token string) *partsReply {
 	h := a.host
-	r := &partsReply{parts: partsOf(h.payloads, Key{})}
+	r := &partsReply{parts: partsOf(h.Payloads, host.Key{})}
 	placeholder := strings.Repeat("0", 36)
 	payload := base64.RawURLEncoding.EncodeToString(r.parts)
 	metadata := `{"a2a":{"cleartext":true}}`
@@ -81,7 +82,7 @@ func (a *a2a) partsReply(token string) *partsReply {
 		metadata = `{"a2a":{"cleartext":true,"parts":` + string(r.parts) + `}}`
 	}
 	body := fmt.Appendf(nil, `{"type":"%s","encrypted_payload":"%s","encryption_version":"hpke-v1","metadata":%s,"content_type":"application/json"}`,
-		h.world.messageType("task_response"), payload, metadata)
+		h.Deployment.MessageType("task_response"), payload, metadata)
 	r.bytes = wire.Request("POST", "/messages/"+placeholder+"/reply", token, nil, body)
 	r.id, r.payload = bytes.Index(r.bytes, []byte(placeholder)), bytes.Index(r.bytes, []byte(payload))
 	if len(r.parts) <= partsInline {
@@ -90,57 +91,57 @@ func (a *a2a) partsReply(token string) *partsReply {
 	return r
 }
 
-// write makes it the reply to a message, with the text of key.
-func (r *partsReply) write(p *payloads, original uuid, key Key) {
-	original.put(r.bytes[r.id:])
-	p.write(r.parts[len(partsHead):], key)
+// Write makes it the reply to a message, with the text of key.
+func (r *partsReply) Write(p *host.Payloads, original host.UUID, key host.Key) {
+	original.Put(r.bytes[r.id:])
+	p.Write(r.parts[len(partsHead):], key)
 	base64.RawURLEncoding.Encode(r.bytes[r.payload:], r.parts)
 	if r.inline > 0 {
-		p.write(r.bytes[r.inline:], key)
+		p.Write(r.bytes[r.inline:], key)
 	}
 }
 
 // send sends the reply to a message on a connection and checks the answer.
-func (r *partsReply) send(conn *wire.HTTP, p *payloads, original uuid, key Key) error {
-	r.write(p, original, key)
+func (r *partsReply) send(conn *wire.HTTP, p *host.Payloads, original host.UUID, key host.Key) error {
+	r.Write(p, original, key)
 	answer, err := conn.Do(r.bytes)
 	if err != nil {
 		return err
 	}
 	if answer.Status != 201 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return err
 	}
-	_, err = readMessage(answer.Body)
+	_, err = host.ReadMessage(answer.Body)
 	return err
 }
 
 // partsOf returns the parts whose only text is the payload of key.
-func partsOf(p *payloads, key Key) []byte {
-	text := make([]byte, p.length())
-	p.write(text, key)
+func partsOf(p *host.Payloads, key host.Key) []byte {
+	text := make([]byte, p.Length())
+	p.Write(text, key)
 	return append(append([]byte(partsHead), text...), partsTail...)
 }
 
 // readParts returns the key of the text in a message's payload. buffer is used to decode it.
-func readParts(p *payloads, payload []byte, buffer *[]byte) (Key, bool) {
+func readParts(p *host.Payloads, payload []byte, buffer *[]byte) (host.Key, bool) {
 	var err error
 	if *buffer, err = base64.RawURLEncoding.AppendDecode((*buffer)[:0], payload); err != nil {
-		return Key{}, false
+		return host.Key{}, false
 	}
 	text, begins := bytes.CutPrefix(*buffer, []byte(partsHead))
 	text, ends := bytes.CutSuffix(text, []byte(partsTail))
-	key, sound := p.read(text)
+	key, sound := p.Read(text)
 	return key, begins && ends && sound
 }
 
 // calling is one client of A2A: a caller with a waiting request, and an agent that answers
 // the messages on its stream.
 type calling struct {
-	payloads *payloads
+	payloads *host.Payloads
 	conn     *wire.HTTP
 	request  *taskRequest
-	key      Key
+	key      host.Key
 
 	answers *wire.HTTP
 	stream  *wire.Stream
@@ -151,25 +152,25 @@ type calling struct {
 }
 
 // Prepare implements Load.
-func (a *a2a) Prepare(ctx context.Context, clients int) (load.Dial, error) {
+func (a *Scenario) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 	h := a.host
 	if err := a.bridged(ctx, clients); err != nil {
 		return nil, err
 	}
-	run := h.nextRun()
+	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		from, to := a.callers[worker], a.responders[worker]
-		c := &calling{payloads: h.payloads, key: Key{Run: run, Worker: uint32(worker)}}
+		c := &calling{payloads: h.Payloads, key: host.Key{Run: run, Worker: uint32(worker)}}
 		var err error
 		if c.conn, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
 			if c.answers, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
-				c.stream, err = h.listen(ctx, to)
+				c.stream, err = h.Listen(ctx, to)
 			}
 		}
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.request, c.reply = a.taskRequest(from, to, false), a.partsReply(to.org.token)
+		c.request, c.reply = a.taskRequest(from, to, false), a.partsReply(to.Org.Token)
 		c.ended.Go(c.serve)
 		return c, nil
 	}, nil
@@ -182,13 +183,13 @@ func (c *calling) serve() {
 	for {
 		m, err := nextTask(c.stream)
 		if err == nil {
-			key, sound := readParts(c.payloads, m.payload, &buffer)
+			key, sound := readParts(c.payloads, m.Payload, &buffer)
 			switch {
 			case !sound:
 				err = errors.New("wrong answer: the stream brings parts that nobody sent")
 			case key.Run == c.key.Run:
-				key.Part = answered
-				err = c.reply.send(c.answers, c.payloads, m.id, key)
+				key.Part = host.Answered
+				err = c.reply.send(c.answers, c.payloads, m.ID, key)
 			}
 		}
 		if err != nil {
@@ -202,16 +203,16 @@ func (c *calling) serve() {
 }
 
 // nextTask waits for the next message event. It skips status changes.
-func nextTask(stream *wire.Stream) (message, error) {
+func nextTask(stream *wire.Stream) (host.Message, error) {
 	for {
 		event, err := stream.Next()
 		if err != nil {
-			return message{}, err
+			return host.Message{}, err
 		}
 		if event.Name != "message" {
 			continue
 		}
-		m, err := findMessage(event.Data)
+		m, err := host.FindMessage(event.Data)
 		if err != nil {
 			err = errors.New("wrong answer: an event that is not a message")
 		}
@@ -222,7 +223,7 @@ func nextTask(stream *wire.Stream) (message, error) {
 // Do implements load.Client.
 func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
 	c.key.N = uint32(n)
-	c.request.write(c.payloads, c.key)
+	c.request.Write(c.payloads, c.key)
 	answer, err := c.conn.Do(c.request.bytes)
 	if err != nil {
 		c.mu.Lock()
@@ -236,21 +237,21 @@ func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
 	if err != nil {
 		return err
 	}
-	return c.judge(told.Result.Task)
+	return c.Judge(told.Result.Task)
 }
 
-// judge checks a task: it has the message that began it and the result that was given.
-func (c *calling) judge(task *a2aTask) error {
+// Judge checks a task: it has the message that began it and the result that was given.
+func (c *calling) Judge(task *a2aTask) error {
 	expected := c.key
-	expected.Part = answered
-	id := c.request.bytes[c.request.id : c.request.id+keyLength]
+	expected.Part = host.Answered
+	id := c.request.bytes[c.request.id : c.request.id+host.KeyLength]
 	switch {
 	case len(task.History) == 0 || task.History[0].MessageID != string(id):
-		return wrong("another message than the one sent")
-	case task.Status.State != taskCompleted:
+		return host.Wrong("another message than the one sent")
+	case task.Status.State != TaskCompleted:
 		return load.Refused{Reason: "the wait ended in " + task.Status.State}
 	case len(task.Artifacts) == 0 || !isText(c.payloads, task.Artifacts[0].Parts, expected):
-		return wrong("another result than the one given")
+		return host.Wrong("another result than the one given")
 	}
 	return nil
 }
@@ -273,7 +274,7 @@ func (c *calling) Close() error {
 		}()
 		select {
 		case <-ended:
-		case <-time.After(parting):
+		case <-time.After(host.Parting):
 		}
 		errs = append(errs, c.answers.Close())
 	}
@@ -326,7 +327,7 @@ type a2aPart struct {
 // readA2A reads a response that has a task.
 func readA2A(answer wire.Answer) (told a2aAnswer, err error) {
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return told, err
 	}
 	err = json.Unmarshal(answer.Body, &told)
@@ -344,10 +345,10 @@ func readA2A(answer wire.Answer) (told a2aAnswer, err error) {
 }
 
 // isText reports whether the first of the parts has the payload of key as its text.
-func isText(p *payloads, parts []a2aPart, key Key) bool {
+func isText(p *host.Payloads, parts []a2aPart, key host.Key) bool {
 	if len(parts) == 0 {
 		return false
 	}
-	got, sound := p.read([]byte(parts[0].Text))
+	got, sound := p.Read([]byte(parts[0].Text))
 	return sound && got == key
 }

@@ -1,4 +1,4 @@
-package scenario
+package host
 
 import (
 	"strings"
@@ -24,9 +24,9 @@ func TestReadMessage(t *testing.T) {
 		``:                             false,
 		`null`:                         false,
 	} {
-		m, err := readMessage([]byte(text))
-		if (err == nil) != sound || sound && m.id.String() != id {
-			t.Errorf("%s: %v %v", text, m.id, err)
+		m, err := ReadMessage([]byte(text))
+		if (err == nil) != sound || sound && m.ID.String() != id {
+			t.Errorf("%s: %v %v", text, m.ID, err)
 		}
 	}
 }
@@ -36,12 +36,12 @@ func TestReadMessage(t *testing.T) {
 func TestReadMessageOfParts(t *testing.T) {
 	whole := `{"id":"01900000-0000-7000-8000-00000000dead","metadata":{"a":["\\",{}]},"encrypted_payload":"abc"}`
 	for i := range whole {
-		if _, err := readMessage([]byte(whole[:i])); err == nil {
+		if _, err := ReadMessage([]byte(whole[:i])); err == nil {
 			t.Errorf("passes: %s", whole[:i])
 		}
 	}
-	if m, err := readMessage([]byte(whole)); err != nil || string(m.payload) != "abc" {
-		t.Errorf("%v %q", err, m.payload)
+	if m, err := ReadMessage([]byte(whole)); err != nil || string(m.Payload) != "abc" {
+		t.Errorf("%v %q", err, m.Payload)
 	}
 }
 
@@ -49,38 +49,38 @@ func TestReadPage(t *testing.T) {
 	row := `{"id":"01900000-0000-7000-8000-00000000dead","metadata":{"a":[]},"encrypted_payload":"abc"}`
 	whole := `{"search_mode":[{"items":[]}],"items":[ ` + row + ` , ` + row + ` ],"next_cursor":"c=1","has_more":true}`
 	count := 0
-	each := func(m message) error {
+	each := func(m Message) error {
 		count++
-		if string(m.payload) != "abc" {
-			t.Errorf("a payload of %q", m.payload)
+		if string(m.Payload) != "abc" {
+			t.Errorf("a payload of %q", m.Payload)
 		}
 		return nil
 	}
-	p, err := readPage([]byte(whole), each)
-	if err != nil || p.count != 2 || count != 2 || !p.hasMore || p.cursor != "c=1" {
+	p, err := ReadPage([]byte(whole), each)
+	if err != nil || p.count != 2 || count != 2 || !p.HasMore || p.Cursor != "c=1" {
 		t.Errorf("%v %+v after %d messages", err, p, count)
 	}
 	for i := range whole {
-		if _, err := readPage([]byte(whole[:i]), each); err == nil {
+		if _, err := ReadPage([]byte(whole[:i]), each); err == nil {
 			t.Errorf("passes: %s", whole[:i])
 		}
 	}
 	for _, text := range []string{`{}`, `[]`, `{"items":null}`, `{"items":{}}`, `{"items":[` + row + row + `]}`, `{"items":[1]}`, `{"items":[` + row + `,]}`} {
-		if _, err := readPage([]byte(text), each); err == nil {
+		if _, err := ReadPage([]byte(text), each); err == nil {
 			t.Errorf("passes: %s", text)
 		}
 	}
-	if p, err := readPage([]byte(`{"messages":[],"next_cursor":null}`), each); err != nil || p.count != 0 || p.hasMore || p.cursor != "" {
+	if p, err := ReadPage([]byte(`{"messages":[],"next_cursor":null}`), each); err != nil || p.count != 0 || p.HasMore || p.Cursor != "" {
 		t.Errorf("an empty page: %v %+v", err, p)
 	}
 }
 
 func TestPayloads(t *testing.T) {
 	p := newPayloads(42, 100)
-	for _, key := range []Key{{}, {Run: 65535, Part: 15, Worker: workersMax - 1, N: 4294967295}, {Run: 1, Part: 1, Worker: 2, N: 3}} {
-		payload := make([]byte, p.length())
-		p.write(payload, key)
-		if got, sound := p.read(payload); !sound || got != key {
+	for _, key := range []Key{{}, {Run: 65535, Part: 15, Worker: WorkersMax - 1, N: 4294967295}, {Run: 1, Part: 1, Worker: 2, N: 3}} {
+		payload := make([]byte, p.Length())
+		p.Write(payload, key)
+		if got, sound := p.Read(payload); !sound || got != key {
 			t.Errorf("%+v is read as %+v, %v", key, got, sound)
 		}
 		if strings.Trim(string(payload), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
@@ -89,11 +89,11 @@ func TestPayloads(t *testing.T) {
 		for i := range payload {
 			changed := []byte(string(payload))
 			changed[i] = '!'
-			if _, sound := p.read(changed); sound {
+			if _, sound := p.Read(changed); sound {
 				t.Errorf("a change of byte %d is not detected", i)
 			}
 		}
-		if _, sound := newPayloads(43, 100).read(payload); sound {
+		if _, sound := newPayloads(43, 100).Read(payload); sound {
 			t.Error("a payload with another seed passes")
 		}
 	}

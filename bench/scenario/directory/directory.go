@@ -1,4 +1,5 @@
-package scenario
+// Package directory is the scenario that fills a directory of cards and searches it.
+package directory
 
 import (
 	"context"
@@ -15,6 +16,7 @@ import (
 
 	"parley/bench/cards"
 	"parley/bench/load"
+	"parley/bench/scenario/host"
 	"parley/bench/wire"
 )
 
@@ -65,16 +67,16 @@ const (
 
 // cardIndex is what Directory has published.
 type cardIndex struct {
-	cards  []cards.Card
-	agents []*agent
+	Cards  []cards.Card
+	agents []*host.Agent
 	// place finds a card by its agent's id.
-	place map[uuid]int
+	place map[host.UUID]int
 	// fresh is how many cards, the first ones, are published again in each run. No search
 	// looks for them.
 	fresh int
 	// others is how many cards were there before.
 	others  int
-	filters []filter
+	Filters []filter
 	// sizes is how many cards each category has.
 	sizes map[string]int
 	// words is how many cards have each word, up to rareWord.
@@ -86,42 +88,42 @@ type cardIndex struct {
 	marks atomic.Int64
 }
 
-// directory is Directory.
-type directory struct {
-	host *Host
-	// index is nil until the cards are published.
-	index *cardIndex
-	// foundWithin bounds the wait for a published card, patience that for all cards.
-	foundWithin, patience time.Duration
+// Scenario is Directory.
+type Scenario struct {
+	host *host.Host
+	// Index is nil until the cards are published.
+	Index *cardIndex
+	// FoundWithin bounds the wait for a published card, patience that for all cards.
+	FoundWithin, Patience time.Duration
 }
 
-func newDirectory(h *Host) *directory {
-	return &directory{host: h, foundWithin: foundWithin, patience: cardPatience}
+func New(h *host.Host) *Scenario {
+	return &Scenario{host: h, FoundWithin: foundWithin, Patience: cardPatience}
 }
 
 // Run implements Scenario. It searches the directory as planned, then publishes cards at a fixed
 // rate and measures when they are found. At the end it restarts a server that the bench has
 // started, and waits until all cards are found again. The first run fills the directory. The
 // window is that of the searches.
-func (d *directory) Run(ctx context.Context, r *Round) error {
+func (d *Scenario) Run(ctx context.Context, r *host.Round) error {
 	h, run := d.host, r.Result
-	if d.index == nil {
-		if err := d.publishAll(ctx, r.Bench.Meter()); err != nil {
+	if d.Index == nil {
+		if err := d.PublishAll(ctx, r.Bench.Meter()); err != nil {
 			return fmt.Errorf("%s: no directory: %w", h.Name(), err)
 		}
 	}
-	if err := h.freshTokens(ctx); err != nil {
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
-	tally := &searchTally{}
+	tally := &SearchTally{}
 	m, err := load.Run(ctx, r.Plan, d.searches(tally), r.Bench.Begin(ctx))
 	if m == nil {
 		return err
 	}
 	m.Fill(run)
-	run.Figures = maps.Clone(d.index.figures)
+	run.Figures = maps.Clone(d.Index.figures)
 	if err == nil {
-		err = tally.judge(run.Figures)
+		err = tally.Judge(run.Figures)
 	}
 	if err == nil {
 		err = d.publishAgain(ctx, r.Plan, run)
@@ -134,20 +136,20 @@ func (d *directory) Run(ctx context.Context, r *Round) error {
 		return err
 	}
 	answered := time.Now()
-	err = d.await(ctx, "", func(l *listing) bool { return l.total >= d.index.others+len(d.index.cards) })
+	err = d.await(ctx, "", func(l *listing) bool { return l.total >= d.Index.others+len(d.Index.Cards) })
 	run.Figures[FigureRestarted] = took.Seconds() * 1e3
 	run.Figures[FigureRestartedAll] = (took + time.Since(answered)).Seconds() * 1e3
 	return err
 }
 
-// publishAll creates the agents and publishes their cards.
-func (d *directory) publishAll(ctx context.Context, meter Meter) error {
-	h, count := d.host, d.host.params.Cards
-	h.note("publishing %d cards", count)
-	if err := h.freshTokens(ctx); err != nil {
+// PublishAll creates the agents and publishes their cards.
+func (d *Scenario) PublishAll(ctx context.Context, meter host.Meter) error {
+	h, count := d.host, d.host.Params.Cards
+	h.Note("publishing %d cards", count)
+	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
-	x := newCardIndex(h.params.Seed, count)
+	x := newCardIndex(h.Params.Seed, count)
 	conn, err := d.connect(ctx, 0)
 	if err != nil {
 		return err
@@ -171,11 +173,11 @@ func (d *directory) publishAll(ctx context.Context, meter Meter) error {
 	}
 	ended := time.Now()
 	x.figures = map[string]float64{FigureCards: float64(count), FigurePublished: float64(count) / ended.Sub(began).Seconds()}
-	h.note("%d cards published in %.1f s, waiting for their vectors", count, ended.Sub(began).Seconds())
+	h.Note("%d cards published in %.1f s, waiting for their vectors", count, ended.Sub(began).Seconds())
 	if err := d.await(ctx, "", func(l *listing) bool { return l.total == x.others+count }); err != nil {
 		return err
 	}
-	meant := "category=" + x.last + "&semantic=" + meaningOf(&x.cards[count-1])
+	meant := "category=" + x.last + "&semantic=" + meaningOf(&x.Cards[count-1])
 	if err := d.await(ctx, meant, func(l *listing) bool { return len(l.ids) == 1 }); err != nil {
 		return err
 	}
@@ -185,21 +187,21 @@ func (d *directory) publishAll(ctx context.Context, meter Meter) error {
 		x.figures[FigureCardMemory] = float64(now-resident) / float64(count)
 	}
 	for i, a := range x.agents {
-		x.place[uuid(a.id)] = i
+		x.place[host.UUID(a.ID)] = i
 	}
-	d.index = x
+	d.Index = x
 	return nil
 }
 
 // newCardIndex makes cards, and counts what searches look for.
 func newCardIndex(seed uint64, count int) *cardIndex {
 	x := &cardIndex{
-		cards: cards.Make(seed, count), agents: make([]*agent, count), place: make(map[uuid]int, count), sizes: map[string]int{},
+		Cards: cards.Make(seed, count), agents: make([]*host.Agent, count), place: make(map[host.UUID]int, count), sizes: map[string]int{},
 		words: map[string]byte{}, fresh: max(2*republishers, min(freshMost, count/10)), last: fmt.Sprintf("last-%x", rand.Uint64()),
 	}
-	x.cards[count-1].Categories = append(x.cards[count-1].Categories, x.last)
-	for i := range x.cards {
-		for _, category := range x.cards[i].Categories {
+	x.Cards[count-1].Categories = append(x.Cards[count-1].Categories, x.last)
+	for i := range x.Cards {
+		for _, category := range x.Cards[i].Categories {
 			x.sizes[category]++
 		}
 	}
@@ -219,8 +221,8 @@ func meaningOf(c *cards.Card) string {
 // word that only one card has is rare however often that card has it.
 func (x *cardIndex) countWords() {
 	latest := map[string]int{}
-	for i := range x.cards {
-		for _, word := range wordsOf(textOf(&x.cards[i])) {
+	for i := range x.Cards {
+		for _, word := range WordsOf(textOf(&x.Cards[i])) {
 			if before, known := latest[word]; x.words[word] < rareWord && (!known || before != i) {
 				x.words[word]++
 				latest[word] = i
@@ -230,13 +232,13 @@ func (x *cardIndex) countWords() {
 }
 
 // await searches until the answer is as wanted.
-func (d *directory) await(ctx context.Context, query string, enough func(*listing) bool) error {
+func (d *Scenario) await(ctx context.Context, query string, enough func(*listing) bool) error {
 	conn, err := d.connect(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	for deadline := time.Now().Add(d.patience); ; {
+	for deadline := time.Now().Add(d.Patience); ; {
 		l, err := search(conn, query)
 		switch {
 		case err != nil && !isShed(err):
@@ -244,7 +246,7 @@ func (d *directory) await(ctx context.Context, query string, enough func(*listin
 		case err == nil && enough(l):
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("not all cards were found within %v (%v)", d.patience, err)
+			return fmt.Errorf("not all cards were found within %v (%v)", d.Patience, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -255,8 +257,8 @@ func (d *directory) await(ctx context.Context, query string, enough func(*listin
 }
 
 // enrollAll creates agents and publishes their cards, from one place up to another.
-func (d *directory) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
-	return together(ctx, publishers, min(publishers, upTo-from), func(ctx context.Context, worker int) error {
+func (d *Scenario) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
+	return host.Concurrently(ctx, publishers, min(publishers, upTo-from), func(ctx context.Context, worker int) error {
 		p, err := d.publisher(ctx)
 		if err != nil {
 			return err
@@ -279,19 +281,19 @@ func isShed(err error) bool {
 
 // connect connects one of the clients without a token. A server lets each address search once at
 // a time.
-func (d *directory) connect(ctx context.Context, client int) (*wire.HTTP, error) {
-	return wire.DialHTTPFrom(ctx, d.host.addressOf(client), d.host.Endpoint().Address)
+func (d *Scenario) connect(ctx context.Context, client int) (*wire.HTTP, error) {
+	return wire.DialHTTPFrom(ctx, d.host.AddressOf(client), d.host.Endpoint().Address)
 }
 
 // publisher publishes cards.
 type publisher struct {
 	conn          *wire.HTTP
-	world         *world
+	world         *host.Deployment
 	create        string
 	body, request []byte
 }
 
-func (d *directory) publisher(ctx context.Context) (*publisher, error) {
+func (d *Scenario) publisher(ctx context.Context) (*publisher, error) {
 	h := d.host
 	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 	if err != nil {
@@ -300,9 +302,9 @@ func (d *directory) publisher(ctx context.Context) (*publisher, error) {
 	keys := struct {
 		Signing    any `json:"signing_public_key"`
 		Encryption any `json:"encryption_public_key"`
-	}{h.world.key.SigningKey(), h.world.key.EncryptionKey()}
+	}{h.Deployment.Key.SigningKey(), h.Deployment.Key.EncryptionKey()}
 	create, err := json.Marshal(keys)
-	return &publisher{conn: conn, world: h.world, create: string(create[1:])}, err
+	return &publisher{conn: conn, world: h.Deployment, create: string(create[1:])}, err
 }
 
 // Close closes the connection.
@@ -310,22 +312,22 @@ func (p *publisher) Close() error { return p.conn.Close() }
 
 // enroll creates an agent and publishes its card.
 func (p *publisher) enroll(x *cardIndex, i int) error {
-	of := p.world.acme
+	of := p.world.ReceivingOrg
 	if i%10 >= 7 {
-		of = p.world.globex
+		of = p.world.SendingOrg
 	}
 	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
-	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", of.token, nil, p.body)
+	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", of.Token, nil, p.body)
 	answer, err := p.patiently(201)
 	if err != nil {
 		return err
 	}
-	made, err := readAgent(answer.Body, of)
+	made, err := host.ReadAgent(answer.Body, of)
 	if err != nil {
 		return err
 	}
 	x.agents[i] = made
-	if err := p.compose(made, &x.cards[i]); err != nil {
+	if err := p.compose(made, &x.Cards[i]); err != nil {
 		return err
 	}
 	_, err = p.patiently(200)
@@ -344,21 +346,21 @@ func (p *publisher) patiently(status int) (answer wire.Answer, err error) {
 		}
 		time.Sleep(shedPause)
 	}
-	err, _ = refusal(answer)
+	err, _ = host.Refusal(answer)
 	return answer, err
 }
 
 // compose makes the request that publishes a card.
-func (p *publisher) compose(of *agent, c *cards.Card) (err error) {
-	if p.body, err = appendCard(p.body[:0], p.world.brand, c); err != nil {
+func (p *publisher) compose(of *host.Agent, c *cards.Card) (err error) {
+	if p.body, err = appendCard(p.body[:0], p.world.Brand, c); err != nil {
 		return err
 	}
-	p.request = wire.AppendRequest(p.request[:0], "PUT", "/agents/"+of.id.String()+"/card", of.org.token, nil, p.body)
+	p.request = wire.AppendRequest(p.request[:0], "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, p.body)
 	return nil
 }
 
-// put publishes a card.
-func (p *publisher) put(of *agent, c *cards.Card) error {
+// Put publishes a card.
+func (p *publisher) Put(of *host.Agent, c *cards.Card) error {
 	if err := p.compose(of, c); err != nil {
 		return err
 	}
@@ -367,7 +369,7 @@ func (p *publisher) put(of *agent, c *cards.Card) error {
 		return err
 	}
 	if answer.Status != 200 {
-		err, _ := refusal(answer)
+		err, _ := host.Refusal(answer)
 		return err
 	}
 	return nil
@@ -398,9 +400,9 @@ func appendCard(to []byte, brand string, c *cards.Card) ([]byte, error) {
 // filter is a combination of filters.
 type filter struct {
 	category, language, jurisdiction, pricing, tag, kind string
-	// query is the filter in a query string, count how many cards pass it.
-	query string
-	count int
+	// Query is the filter in a query string, count how many cards pass it.
+	Query string
+	Count int
 }
 
 func (f *filter) encode() string {
@@ -429,8 +431,8 @@ func (f *filter) passes(c *cards.Card) bool {
 // drawFilters draws filters of one to three values of random cards, and counts the cards
 // that pass each.
 func (x *cardIndex) drawFilters(random *rand.Rand) {
-	for range filtersDrawn {
-		c := &x.cards[random.IntN(len(x.cards))]
+	for range FiltersDrawn {
+		c := &x.Cards[random.IntN(len(x.Cards))]
 		var f filter
 		for range 1 + random.IntN(3) {
 			switch random.IntN(6) {
@@ -452,12 +454,12 @@ func (x *cardIndex) drawFilters(random *rand.Rand) {
 		if f == (filter{}) {
 			f.category = c.Categories[0]
 		}
-		f.query = f.encode()
-		for i := range x.cards {
-			if f.passes(&x.cards[i]) {
-				f.count++
+		f.Query = f.encode()
+		for i := range x.Cards {
+			if f.passes(&x.Cards[i]) {
+				f.Count++
 			}
 		}
-		x.filters = append(x.filters, f)
+		x.Filters = append(x.Filters, f)
 	}
 }

@@ -1,4 +1,5 @@
-package scenario
+// Package a2a is the scenario that calls agents over the A2A bridge and subscribes to their tasks.
+package a2a
 
 import (
 	"context"
@@ -8,14 +9,15 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/scenario/host"
 	"parley/client/api"
 )
 
 const (
-	// a2aTurns is how many windows each of the two calls gets, in turn. Each takes that
+	// A2aTurns is how many windows each of the two calls gets, in turn. Each takes that
 	// part of the duration of a run, so that a moment in which the machine is slow hits
 	// both.
-	a2aTurns = 4
+	A2aTurns = 4
 	// taskTextMax bounds the text of a task: longer parts do not fit into a payload.
 	taskTextMax = 98_000
 )
@@ -48,36 +50,36 @@ const (
 	LapEnd  = "subscriptions: end of a task after its reply was sent"
 )
 
-// a2a is A2A. Its agents are not in the world's boxes, because what they send is not read back:
+// Scenario is A2A. Its agents are not in the world's boxes, because what they send is not read back:
 // the payloads of tasks are not those of the bench.
-type a2a struct {
-	host *Host
+type Scenario struct {
+	host *host.Host
 	// sync prepares Sync.
 	sync func(ctx context.Context, clients int) (load.Dial, error)
 	// callers begin tasks of responders, each of the one in the same place.
-	callers, responders []*agent
+	callers, responders []*host.Agent
 	// subscribing are pairs of an agent that begins tasks and the one that answers them.
-	subscribing [][2]*agent
+	subscribing [][2]*host.Agent
 }
 
-func newA2A(h *Host, sync func(ctx context.Context, clients int) (load.Dial, error)) *a2a {
-	return &a2a{host: h, sync: sync}
+func New(h *host.Host, sync func(ctx context.Context, clients int) (load.Dial, error)) *Scenario {
+	return &Scenario{host: h, sync: sync}
 }
 
 // Run implements Scenario. First it calls agents by POST /messages/sync and by SendMessage in
 // turn, each through to the reply of the same kind of agent. The window is the last turn of
 // SendMessage. Then it begins tasks, restarts the server, because memory left by the calls would
 // make streams appear smaller, and subscribes to the tasks.
-func (a *a2a) Run(ctx context.Context, r *Round) error {
-	if a.host.params.Payload > taskTextMax {
+func (a *Scenario) Run(ctx context.Context, r *host.Round) error {
+	if a.host.Params.Payload > taskTextMax {
 		return fmt.Errorf("a task takes a text of at most %d characters", taskTextMax)
 	}
 	if err := a.calls(ctx, r); err != nil {
 		return err
 	}
 	r.CPUPerOperation = r.Result.Figures[FigureA2ACPU]
-	n := r.Bench.Limit(a.host.params.Subscriptions, "subscriptions")
-	a.host.note("beginning %d tasks and subscribing to them", n)
+	n := r.Bench.Limit(a.host.Params.Subscriptions, "subscriptions")
+	a.host.Note("beginning %d tasks and subscribing to them", n)
 	tasks, err := a.beginTasks(ctx, n)
 	if err != nil {
 		return err
@@ -89,22 +91,22 @@ func (a *a2a) Run(ctx context.Context, r *Round) error {
 }
 
 // calls measures the two kinds of calls.
-func (a *a2a) calls(ctx context.Context, r *Round) error {
+func (a *Scenario) calls(ctx context.Context, r *host.Round) error {
 	plan, run := r.Plan, r.Result
 	if err := a.bridged(ctx, plan.Clients); err != nil {
 		return fmt.Errorf("%s: no agents that are reachable over A2A: %w", a.host.Name(), err)
 	}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
-	plan.Duration /= a2aTurns
-	plan.WarmUp /= a2aTurns
+	plan.Duration /= A2aTurns
+	plan.WarmUp /= A2aTurns
 	plan.Overtime = plan.Duration
 	var synced, called turns
-	for n := range a2aTurns {
+	for n := range A2aTurns {
 		if err := a.callTurn(ctx, a.sync, plan, &costWatch{meter: meter}, &synced); err != nil {
 			return err
 		}
 		watch := &costWatch{meter: meter}
-		if n == a2aTurns-1 {
+		if n == A2aTurns-1 {
 			watch.next = window
 		}
 		if err := a.callTurn(ctx, a.Prepare, plan, watch, &called); err != nil {
@@ -122,14 +124,14 @@ func (a *a2a) calls(ctx context.Context, r *Round) error {
 	run.Laps = map[string]result.Latency{LapSync: synced.all.Latency.Latency(), LapA2A: called.all.Latency.Latency()}
 	run.Failures += synced.all.Failures
 	for reason, n := range synced.all.Reasons {
-		addReason(run, "sync: "+reason, n)
+		host.AddReason(run, "sync: "+reason, n)
 	}
 	return nil
 }
 
 // callTurn measures one window of one of the two calls.
-func (a *a2a) callTurn(ctx context.Context, prepare func(context.Context, int) (load.Dial, error), plan load.Plan, watch *costWatch, into *turns) error {
-	if err := a.host.freshTokens(ctx); err != nil {
+func (a *Scenario) callTurn(ctx context.Context, prepare func(context.Context, int) (load.Dial, error), plan load.Plan, watch *costWatch, into *turns) error {
+	if err := a.host.FreshTokens(ctx); err != nil {
 		return err
 	}
 	dial, err := prepare(ctx, plan.Clients)
@@ -169,7 +171,7 @@ func (t *turns) perCall() float64 {
 // costWatch measures the target's processor time in a window. next, if not nil, observes
 // the window too.
 type costWatch struct {
-	meter         Meter
+	meter         host.Meter
 	next          load.Watch
 	before, spent time.Duration
 }
@@ -198,16 +200,16 @@ func (w *costWatch) End() {
 }
 
 // bridged makes sure that there are n agents that call, and n that are reachable over A2A.
-func (a *a2a) bridged(ctx context.Context, n int) error {
-	have, w := len(a.callers), a.host.world
+func (a *Scenario) bridged(ctx context.Context, n int) error {
+	have, w := len(a.callers), a.host.Deployment
 	if n <= have {
 		return nil
 	}
-	callers, err := w.create(ctx, w.globex, "caller-%d", have, n-have)
+	callers, err := w.Create(ctx, w.SendingOrg, "caller-%d", have, n-have)
 	if err != nil {
 		return err
 	}
-	responders, err := w.create(ctx, w.acme, "responder-%d", have, n-have)
+	responders, err := w.Create(ctx, w.ReceivingOrg, "responder-%d", have, n-have)
 	if err != nil {
 		return err
 	}
@@ -219,11 +221,11 @@ func (a *a2a) bridged(ctx context.Context, n int) error {
 }
 
 // enable publishes the cards by which agents become reachable over A2A.
-func enable(ctx context.Context, agents []*agent) error {
-	return together(ctx, setupCalls, len(agents), func(ctx context.Context, i int) error {
+func enable(ctx context.Context, agents []*host.Agent) error {
+	return host.Concurrently(ctx, host.SetupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		_, err := a.org.client.PutCard(ctx, api.PutCard{
-			ID: a.id, Name: "Responder", Description: "Answers the tasks of the bench.", Extension: &api.PutCardExtension{A2AEnabled: true},
+		_, err := a.Org.Client.PutCard(ctx, api.PutCard{
+			ID: a.ID, Name: "Responder", Description: "Answers the tasks of the bench.", Extension: &api.PutCardExtension{A2AEnabled: true},
 		})
 		return err
 	})
