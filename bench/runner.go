@@ -293,7 +293,7 @@ func settle(ctx context.Context, pids []int) {
 		return
 	}
 	before := machine.Processes(pids...)
-	for deadline := time.Now().Add(idleWait); before.Unseen == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(idleWait); before.Problem == "" && time.Now().Before(deadline); {
 		if sleep(ctx, idleWindow) != nil {
 			return
 		}

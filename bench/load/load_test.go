@@ -122,7 +122,7 @@ func TestOpenLoopCountsWhatAStallDelayed(t *testing.T) {
 		from := time.Now().Add(1500 * time.Millisecond)
 		s := &server{service: 100 * time.Microsecond, from: from, until: from.Add(200 * time.Millisecond)}
 		plan := Plan{Clients: 4, Rate: 1000, WarmUp: 500 * time.Millisecond, Duration: 3 * time.Second}
-		d := &diary{start: time.Now()}
+		d := &recorder{start: time.Now()}
 		m := mustRun(t, plan, s.dial, d)
 		s.gapless(t)
 		if m.Operations != 3000 || m.Latency.Count() != 3000 || m.Failures != 0 {
@@ -186,7 +186,7 @@ func TestOvertimeGivesUpAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{service: 10 * time.Millisecond}
 		plan := Plan{Clients: 1, Rate: 200, Duration: 2 * time.Second, Overtime: time.Second}
-		d := &diary{start: time.Now()}
+		d := &recorder{start: time.Now()}
 		m := mustRun(t, plan, s.dial, d)
 		never := m.Reasons[NeverSent]
 		if m.Operations+never != 400 || never != m.Failures {
@@ -345,17 +345,19 @@ func TestCancelEndsAtOnce(t *testing.T) {
 	}
 }
 
-// diary is a Watch that records when it was called.
-type diary struct {
+// recorder is a Watch that records when it was called.
+type recorder struct {
 	start time.Time
-	lines []string
+	calls []string
 	ticks []result.Second
 }
 
-func (d *diary) note(what string) { d.lines = append(d.lines, what+" "+time.Since(d.start).String()) }
-func (d *diary) Begin()           { d.note("begin") }
-func (d *diary) End()             { d.note("end") }
-func (d *diary) Tick(second result.Second) {
+func (d *recorder) note(what string) {
+	d.calls = append(d.calls, what+" "+time.Since(d.start).String())
+}
+func (d *recorder) Begin() { d.note("begin") }
+func (d *recorder) End()   { d.note("end") }
+func (d *recorder) Tick(second result.Second) {
 	d.note("tick")
 	d.ticks = append(d.ticks, second)
 }
@@ -364,16 +366,16 @@ func TestWatchSeesTheWindowAndLapsItsParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{service: 2 * time.Millisecond}
 		s.note = func(laps *Laps) { laps.Note("half", time.Since(laps.Intended())/2) }
-		d := &diary{start: time.Now()}
+		d := &recorder{start: time.Now()}
 		plan := Plan{Clients: 5, Rate: 500, WarmUp: time.Second, Duration: 2500 * time.Millisecond}
 		m := mustRun(t, plan, s.dial, d)
 		want := []string{"begin 1s", "tick 2s", "tick 3s", "tick 3.5s", "end 3.5s"}
-		if len(d.lines) != len(want) {
-			t.Fatalf("%v", d.lines)
+		if len(d.calls) != len(want) {
+			t.Fatalf("%v", d.calls)
 		}
 		for i := range want {
-			if d.lines[i] != want[i] {
-				t.Errorf("%q, want %q", d.lines[i], want[i])
+			if d.calls[i] != want[i] {
+				t.Errorf("%q, want %q", d.calls[i], want[i])
 			}
 		}
 		half := m.Laps["half"]

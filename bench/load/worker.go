@@ -31,7 +31,7 @@ type worker struct {
 	run        *run
 	index      int
 	connection connection
-	pace       pace
+	schedule   schedule
 	laps       Laps
 
 	operations, failures int64
@@ -58,7 +58,7 @@ func newWorker(r *run, index int) *worker {
 	w.service = w.latency
 	if r.plan.Rate > 0 {
 		w.service = NewHistogram()
-		w.pace = newPace(r.plan, index)
+		w.schedule = newSchedule(r.plan, index)
 	}
 	return w
 }
@@ -120,7 +120,7 @@ func (w *worker) await() (due, sent time.Time, more bool) {
 	if r.plan.Rate == 0 {
 		return now, now, now.Before(r.end)
 	}
-	due = r.start.Add(w.pace.next())
+	due = r.start.Add(w.schedule.next())
 	if !due.Before(r.end) {
 		return due, now, false
 	}
@@ -181,7 +181,7 @@ func (w *worker) fail(reason string, at time.Time) {
 // giveUp counts the current arrival and all later ones as never sent. Their wait so far
 // is a lower bound of their latency.
 func (w *worker) giveUp(due, now time.Time) {
-	for ; due.Before(w.run.end); due = w.run.start.Add(w.pace.next()) {
+	for ; due.Before(w.run.end); due = w.run.start.Add(w.schedule.next()) {
 		if due.Before(w.run.begin) {
 			continue
 		}
@@ -229,19 +229,19 @@ func (w *worker) redial(now time.Time, cause error) error {
 	}
 }
 
-// pace computes a worker's arrivals as offsets from the start of the run: the ticks index,
+// schedule computes a worker's arrivals as offsets from the start of the run: the ticks index,
 // index+clients, … of equal gaps.
-type pace struct {
+type schedule struct {
 	// gap is the nanoseconds between arrivals of all workers together.
 	gap, tick, every float64
 }
 
-func newPace(plan Plan, index int) pace {
-	return pace{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
+func newSchedule(plan Plan, index int) schedule {
+	return schedule{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
 }
 
 // next returns the next arrival.
-func (p *pace) next() time.Duration {
+func (p *schedule) next() time.Duration {
 	at := time.Duration(p.tick * p.gap)
 	p.tick += p.every
 	return at

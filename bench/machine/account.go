@@ -19,8 +19,8 @@ type Usage struct {
 	Resident uint64
 	// Count is the number of processes.
 	Count int
-	// Unseen says why nothing could be measured; empty if it could.
-	Unseen string
+	// Problem says why nothing could be measured; empty if it could.
+	Problem string
 }
 
 // Processes adds up the usage of the process trees under pids.
@@ -29,7 +29,7 @@ func Processes(pids ...int) Usage { return linux.usage(pids) }
 func (s system) usage(pids []int) Usage {
 	processes, err := s.tree(pids)
 	if err != nil {
-		return Usage{Unseen: unseen(err)}
+		return Usage{Problem: notVisible(err)}
 	}
 	usage := Usage{Count: len(processes), Resident: s.resident(processes)}
 	for _, one := range processes {
@@ -59,9 +59,9 @@ type Account struct {
 	system system
 	pids   []int
 	// own is the processor time of this process.
-	own    func() (time.Duration, error)
-	start  moment
-	unseen string
+	own     func() (time.Duration, error)
+	start   moment
+	problem string
 }
 
 // moment holds the readings of the clocks at one time.
@@ -79,7 +79,7 @@ func NewAccount(pids []int) *Account {
 
 // Begin opens the window.
 func (a *Account) Begin() {
-	a.unseen = ""
+	a.problem = ""
 	a.start = a.look()
 }
 
@@ -90,7 +90,7 @@ func (a *Account) Begin() {
 func (a *Account) End() result.CPU {
 	end := a.look()
 	seconds := end.at.Sub(a.start.at).Seconds()
-	if a.unseen != "" || seconds <= 0 {
+	if a.problem != "" || seconds <= 0 {
 		return result.CPU{}
 	}
 	target := max(0, end.target-a.start.target)
@@ -103,18 +103,18 @@ func (a *Account) End() result.CPU {
 	}
 }
 
-// Unseen returns why the last window could not be measured; empty if it could.
-func (a *Account) Unseen() string { return a.unseen }
+// Problem returns why the last window could not be measured; empty if it could.
+func (a *Account) Problem() string { return a.problem }
 
 func (a *Account) look() moment {
 	now := moment{at: time.Now()}
 	var err error
 	if now.busy, err = a.system.busy(); err != nil {
-		a.unseen = unseen(err)
+		a.problem = notVisible(err)
 		return now
 	}
 	if now.own, err = a.own(); err != nil {
-		a.unseen = unseen(err)
+		a.problem = notVisible(err)
 		return now
 	}
 	if len(a.pids) == 0 {
@@ -122,7 +122,7 @@ func (a *Account) look() moment {
 	}
 	processes, err := a.system.tree(a.pids)
 	if err != nil {
-		a.unseen = unseen(err)
+		a.problem = notVisible(err)
 		return now
 	}
 	for _, one := range processes {
@@ -131,7 +131,7 @@ func (a *Account) look() moment {
 	return now
 }
 
-func unseen(err error) string { return notSeen + ": " + err.Error() }
+func notVisible(err error) string { return notSeen + ": " + err.Error() }
 
 // PerOperation returns the target's processor time per operation in microseconds, for a
 // window of that many seconds; 0 without operations.

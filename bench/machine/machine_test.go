@@ -131,7 +131,7 @@ func TestNothingToSee(t *testing.T) {
 	if !strings.Contains(got.CPU, "not seen") || !strings.Contains(got.Kernel, "not seen") || got.Memory != 0 || got.FileMax != 0 || got.Cores == 0 {
 		t.Errorf("%+v", got)
 	}
-	if usage := s.usage([]int{1}); usage.Unseen == "" || usage.CPU != 0 || usage.Count != 0 {
+	if usage := s.usage([]int{1}); usage.Problem == "" || usage.CPU != 0 || usage.Count != 0 {
 		t.Errorf("%+v", usage)
 	}
 	if n, err := s.openFiles(1); n != 0 || err == nil {
@@ -139,8 +139,8 @@ func TestNothingToSee(t *testing.T) {
 	}
 	account := &Account{system: s, own: func() (time.Duration, error) { return 0, nil }}
 	account.Begin()
-	if cpu := account.End(); cpu != (result.CPU{}) || account.Unseen() == "" {
-		t.Errorf("%+v, %q", cpu, account.Unseen())
+	if cpu := account.End(); cpu != (result.CPU{}) || account.Problem() == "" {
+		t.Errorf("%+v, %q", cpu, account.Problem())
 	}
 }
 
@@ -165,7 +165,7 @@ func TestTreesAndMemory(t *testing.T) {
 	if got := s.usage([]int{20}); got != (Usage{CPU: 7 * time.Second, Resident: 10 * page, Count: 1}) {
 		t.Errorf("one: %+v", got)
 	}
-	if got := s.usage([]int{99}); got.Unseen == "" || got.Count != 0 {
+	if got := s.usage([]int{99}); got.Problem == "" || got.Count != 0 {
 		t.Errorf("none: %+v", got)
 	}
 }
@@ -190,7 +190,7 @@ func TestAccountSplits(t *testing.T) {
 	cpu := account.End()
 	near := func(a, b float64) bool { return math.Abs(a-b) < 0.01 }
 	if !near(cpu.Target, 0.6) || !near(cpu.Generator, 0.4) || !near(cpu.Neighbours, 0.3) {
-		t.Errorf("%+v, %s", cpu, account.Unseen())
+		t.Errorf("%+v, %s", cpu, account.Problem())
 	}
 	if got := PerOperation(cpu, 10, 100_000); !near(got, 60) && math.Abs(got-60) > 1 {
 		t.Errorf("%v µs for one operation", got)
@@ -258,7 +258,7 @@ func TestThisMachine(t *testing.T) {
 		t.Skip("no child to measure:", err)
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	if usage := Processes(child.Process.Pid); usage.Count != 1 || usage.Resident == 0 || usage.Unseen != "" {
+	if usage := Processes(child.Process.Pid); usage.Count != 1 || usage.Resident == 0 || usage.Problem != "" {
 		t.Errorf("child %+v", usage)
 	}
 	if usage := Processes(os.Getpid()); usage.Count < 2 {
@@ -269,8 +269,8 @@ func TestThisMachine(t *testing.T) {
 	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
 	}
 	cpu := account.End()
-	if account.Unseen() != "" || cpu.Generator < 0.1 || cpu.Target > 0.5 || cpu.Neighbours < 0 {
-		t.Errorf("%+v, %s", cpu, account.Unseen())
+	if account.Problem() != "" || cpu.Generator < 0.1 || cpu.Target > 0.5 || cpu.Neighbours < 0 {
+		t.Errorf("%+v, %s", cpu, account.Problem())
 	}
 }
 

@@ -110,7 +110,7 @@ func diskChange(before, after result.Disk) string {
 		number(before.P50ms), number(after.P50ms))
 }
 
-func orUnseen(s string, seen bool) string {
+func orUnknown(s string, seen bool) string {
 	if !seen || s == "" {
 		return "not seen here"
 	}
@@ -119,13 +119,13 @@ func orUnseen(s string, seen bool) string {
 
 func machineTable(m result.Machine) table {
 	return table{head: []string{"What", "Value"}, left: 2, rows: [][]string{
-		{"Processor", orUnseen(m.CPU, true)},
-		{"Cores", orUnseen(strconv.Itoa(m.Cores), m.Cores > 0)},
-		{"Memory", orUnseen(bytesSize(m.Memory), m.Memory > 0)},
-		{"Kernel", orUnseen(m.Kernel, true)},
-		{"Go", orUnseen(m.Go, true)},
-		{"Open files, limit", orUnseen(whole(float64(m.FileMax)), m.FileMax > 0)},
-		{"Data path", orUnseen(m.DataPath, true)},
+		{"Processor", orUnknown(m.CPU, true)},
+		{"Cores", orUnknown(strconv.Itoa(m.Cores), m.Cores > 0)},
+		{"Memory", orUnknown(bytesSize(m.Memory), m.Memory > 0)},
+		{"Kernel", orUnknown(m.Kernel, true)},
+		{"Go", orUnknown(m.Go, true)},
+		{"Open files, limit", orUnknown(whole(float64(m.FileMax)), m.FileMax > 0)},
+		{"Data path", orUnknown(m.DataPath, true)},
 	}}
 }
 

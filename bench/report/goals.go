@@ -104,8 +104,8 @@ func erasures(c Case, g group) bool {
 // sends first, so its rate may show only after the sends have ended.
 func delivered(r result.Run) (float64, bool) {
 	all, there := figure("webhook_deliveries_per_second")(r)
-	drained, ebbed := figure("drain_per_second")(r)
-	return max(all, drained), there || ebbed
+	drained, measured := figure("drain_per_second")(r)
+	return max(all, drained), there || measured
 }
 
 func share(share float64) func(Case, group) bool {

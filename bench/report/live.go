@@ -41,7 +41,7 @@ type Live struct {
 	task     Task
 	running  bool
 	failures int64
-	said     time.Duration
+	reported time.Duration
 }
 
 // NewLive returns a view that writes to out.
@@ -52,7 +52,7 @@ func (l *Live) Begin(t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.task, l.running = t, true
-	l.failures, l.said = 0, 0
+	l.failures, l.reported = 0, 0
 	l.print(taskTitle(t) + ": started, " + plannedTime(t))
 }
 
@@ -62,10 +62,10 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures += s.Failures
-	if !l.running || elapsed-l.said < progressEvery {
+	if !l.running || elapsed-l.reported < progressEvery {
 		return
 	}
-	l.said = elapsed.Truncate(progressEvery)
+	l.reported = elapsed.Truncate(progressEvery)
 	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", taskTitle(l.task), l.phase(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
 }
 

@@ -69,7 +69,7 @@ func (s *fake) a2a(w http.ResponseWriter, r *http.Request) {
 }
 
 func taskOf(m *row, state string) map[string]any {
-	return map[string]any{"id": m.Talk, "contextId": m.Talk, "status": map[string]any{"state": state}}
+	return map[string]any{"id": m.Conversation, "contextId": m.Conversation, "status": map[string]any{"state": state}}
 }
 
 // artifact shows a reply as a result. With the fault it is the message that was replied to.
@@ -85,7 +85,7 @@ func (s *fake) subscribed(w http.ResponseWriter, r *http.Request, id string) {
 	s.mu.Lock()
 	var m *row
 	for _, one := range s.sent {
-		if one.Talk == id && one.receiver.handle == r.PathValue("handle") {
+		if one.Conversation == id && one.receiver.handle == r.PathValue("handle") {
 			m = one
 		}
 	}
@@ -127,7 +127,7 @@ func call(t *testing.T, f fault) (run result.Run, w window, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2a.A2aTurns}, around{meter: unseen{s}, window: &w})
+	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2a.A2aTurns}, around{meter: blindMeter{s}, window: &w})
 	return run, w, err
 }
 

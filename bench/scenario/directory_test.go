@@ -270,7 +270,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	if f == keepsOldCard {
 		d.FoundWithin = 200 * time.Millisecond
 	}
-	if err := d.PublishAll(t.Context(), unseen{}); err != nil {
+	if err := d.PublishAll(t.Context(), blindMeter{}); err != nil {
 		return err
 	}
 	laps, tally, figures := load.NewLaps(), &directory.SearchTally{}, map[string]float64{}
@@ -335,7 +335,7 @@ func TestSoundDirectoryPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := directoryHost(t, sound)
-	run, err := runOnce(t, h, Directory, load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, around{meter: unseen{}, window: &window{}, took: time.Millisecond})
+	run, err := runOnce(t, h, Directory, load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, around{meter: blindMeter{}, window: &window{}, took: time.Millisecond})
 	if err != nil || run.Failures != 0 || run.Operations == 0 {
 		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
 	}
@@ -381,7 +381,7 @@ func TestWrongDirectoriesFail(t *testing.T) {
 // TestFilterOracle: what a filter is to count is what a plain comparison counts.
 func TestFilterOracle(t *testing.T) {
 	_, d := directoryHost(t, sound)
-	if err := d.PublishAll(t.Context(), unseen{}); err != nil {
+	if err := d.PublishAll(t.Context(), blindMeter{}); err != nil {
 		t.Fatal(err)
 	}
 	some := 0

@@ -254,13 +254,13 @@ func (f *fanoutRun) beside(ctx context.Context) {
 	}
 	defer func() { _ = c.Close() }()
 	to := f.host.HTTPSender(c, 0)
-	pace := time.NewTicker(besideEvery)
-	defer pace.Stop()
+	ticker := time.NewTicker(besideEvery)
+	defer ticker.Stop()
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pace.C:
+		case <-ticker.C:
 		}
 		began := time.Now()
 		err := to.Send(n%f.host.Params.Agents, host.Key{Run: f.direct, Worker: 1, N: uint32(n)})

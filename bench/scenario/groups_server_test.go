@@ -29,8 +29,8 @@ const (
 	listsFewer     fault = "the list of members lacks one"
 )
 
-// club is a group of the fake.
-type club struct {
+// fakeGroup is a group of the fake.
+type fakeGroup struct {
 	id, handle, policy string
 	members            []*owner
 	requests           []*plea
@@ -79,8 +79,8 @@ func (s *fake) found(w http.ResponseWriter, r *http.Request) {
 	founder := s.acting(r)
 	name, _ := body["name"].(string)
 	policy, _ := body["enrollment_policy"].(string)
-	g := &club{id: s.newID(), handle: "#" + name + founder.handle[strings.Index(founder.handle, "@"):], policy: policy, members: []*owner{founder}}
-	s.clubs[g.id], s.clubs[g.handle] = g, g
+	g := &fakeGroup{id: s.newID(), handle: "#" + name + founder.handle[strings.Index(founder.handle, "@"):], policy: policy, members: []*owner{founder}}
+	s.groupsByID[g.id], s.groupsByID[g.handle] = g, g
 	tell(w, 201, map[string]any{"id": g.id, "handle": g.handle, "name": name})
 }
 
@@ -88,7 +88,7 @@ func (s *fake) patch(w http.ResponseWriter, r *http.Request) {
 	body := hear(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.clubs[r.PathValue("id")]
+	g := s.groupsByID[r.PathValue("id")]
 	g.policy, _ = body["enrollment_policy"].(string)
 	tell(w, 200, map[string]any{"id": g.id, "handle": g.handle})
 }
@@ -97,7 +97,7 @@ func (s *fake) membersOf(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items := []any{}
-	for i, m := range s.clubs[r.PathValue("id")].members {
+	for i, m := range s.groupsByID[r.PathValue("id")].members {
 		if s.fault == listsFewer && i == 1 {
 			continue
 		}
@@ -109,7 +109,7 @@ func (s *fake) membersOf(w http.ResponseWriter, r *http.Request) {
 func (s *fake) join(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, who := s.clubs[r.PathValue("id")], s.acting(r)
+	g, who := s.groupsByID[r.PathValue("id")], s.acting(r)
 	if g.policy != "open" || s.fault == seatsNobody {
 		p := &plea{id: s.newID(), votes: map[*owner]string{}}
 		g.requests = append(g.requests, p)
@@ -127,7 +127,7 @@ func (s *fake) join(w http.ResponseWriter, r *http.Request) {
 func (s *fake) depart(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.clubs[r.PathValue("id")]
+	g := s.groupsByID[r.PathValue("id")]
 	if s.fault != keepsSeat {
 		g.members = slices.DeleteFunc(g.members, func(m *owner) bool { return m.id == r.PathValue("agent") })
 	}
@@ -138,7 +138,7 @@ func (s *fake) vote(w http.ResponseWriter, r *http.Request) {
 	body := hear(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, who := s.clubs[r.PathValue("id")], s.acting(r)
+	g, who := s.groupsByID[r.PathValue("id")], s.acting(r)
 	at := slices.IndexFunc(g.requests, func(p *plea) bool { return p.id == r.PathValue("request") })
 	choice, _ := body["vote"].(string)
 	g.commands++
@@ -166,7 +166,7 @@ func (s *fake) vote(w http.ResponseWriter, r *http.Request) {
 func (s *fake) requests(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, who := s.clubs[r.PathValue("id")], s.acting(r)
+	g, who := s.groupsByID[r.PathValue("id")], s.acting(r)
 	items := []any{}
 	for _, p := range g.requests {
 		counts := map[string]int{}
@@ -184,7 +184,7 @@ func (s *fake) requests(w http.ResponseWriter, r *http.Request) {
 
 // broadcast stores a copy for each member except the sender and answers as the fault
 // requires.
-func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
+func (s *fake) broadcast(body map[string]any, from *owner, g *fakeGroup) (int, any) {
 	g.casts++
 	var broadcast host.UUID
 	binary.BigEndian.PutUint32(broadcast[8:], g.casts)
@@ -201,7 +201,7 @@ func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 		if m == from && s.fault != copiesToSender || seat == victim && third && s.fault == losesCopy || seat == victim && third && s.fault == halfWay {
 			continue
 		}
-		kept := &row{ID: host.UUID(parley.Copy(parley.MessageID(broadcast), uint32(seat+1))).String(), Talk: g.id, From: from.id, To: m.id, Payload: payload, Handle: &m.handle, sender: from, receiver: m}
+		kept := &row{ID: host.UUID(parley.Copy(parley.MessageID(broadcast), uint32(seat+1))).String(), Conversation: g.id, From: from.id, To: m.id, Payload: payload, Handle: &m.handle, sender: from, receiver: m}
 		if seat == victim && third && s.fault == altersCopy {
 			kept.Payload = "A" + payload[1:]
 		}
@@ -212,8 +212,8 @@ func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 		if n := len(m.rows); seat == victim && third && s.fault == swapsCopies {
 			m.rows[n-1], m.rows[n-2] = m.rows[n-2], m.rows[n-1]
 		}
-		for _, ear := range m.listeners {
-			ear <- kept
+		for _, listener := range m.listeners {
+			listener <- kept
 		}
 	}
 	switch {

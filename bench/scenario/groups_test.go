@@ -25,7 +25,7 @@ func newGroups(t *testing.T, f fault) *Set {
 func fannedOut(t *testing.T, h *Set) (result.Run, window, error) {
 	t.Helper()
 	var w window
-	run, err := runOnce(t, h, Fanout, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: unseen{}, window: &w})
+	run, err := runOnce(t, h, Fanout, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: blindMeter{}, window: &w})
 	return run, w, err
 }
 

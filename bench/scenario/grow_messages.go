@@ -52,7 +52,7 @@ func (g *growMessages) Run(ctx context.Context, r *host.Round) error {
 		err = g.besideEmpty(ctx, r)
 	}
 	if err == nil {
-		err = g.dive(ctx, r)
+		err = g.readPages(ctx, r)
 	}
 	if err != nil {
 		return err
@@ -84,9 +84,9 @@ func (g *growMessages) besideEmpty(ctx context.Context, r *host.Round) (err erro
 	return nil
 }
 
-// dive reads the first page of the long inbox and its deepest page in turn.
-func (g *growMessages) dive(ctx context.Context, r *host.Round) error {
-	dial, depth, err := g.dives(ctx)
+// readPages reads the first page of the long inbox and its deepest page in turn.
+func (g *growMessages) readPages(ctx context.Context, r *host.Round) error {
+	dial, depth, err := g.pageReads(ctx)
 	if err != nil || depth == 0 {
 		return err
 	}
@@ -159,10 +159,10 @@ func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
 // walkPage is the largest page size, to reach a deep page sooner.
 const walkPage = 100
 
-// dives finds the deepest full page of the long inbox, at most Params.Pages deep, and prepares
+// pageReads finds the deepest full page of the long inbox, at most Params.Pages deep, and prepares
 // reading it and the first page in turn. depth is 0 if the inbox has no second page; then there
 // is no dial.
-func (g *growMessages) dives(ctx context.Context) (dial load.Dial, depth int, err error) {
+func (g *growMessages) pageReads(ctx context.Context) (dial load.Dial, depth int, err error) {
 	h := g.set.Host
 	if depth = min(h.Params.Pages, int(g.lengthy.Load()/host.PageSize)); depth < 2 {
 		return nil, 0, nil
@@ -196,18 +196,18 @@ func (g *growMessages) dives(ctx context.Context) (dial load.Dial, depth int, er
 		if err != nil {
 			return nil, err
 		}
-		return &diving{Reader: r, first: first, deep: first + cursor}, nil
+		return &pageReading{Reader: r, first: first, deep: first + cursor}, nil
 	}, depth, nil
 }
 
-// diving reads the first page of a long inbox and a deep one in turn.
-type diving struct {
+// pageReading reads the first page of a long inbox and a deep one in turn.
+type pageReading struct {
 	*host.Reader
 	first, deep string
 }
 
 // Do implements load.Client.
-func (d *diving) Do(_ context.Context, n int, laps *load.Laps) error {
+func (d *pageReading) Do(_ context.Context, n int, laps *load.Laps) error {
 	path, lap := d.first, "first page"
 	if n%2 == 1 {
 		path, lap = d.deep, "deep page"

@@ -43,7 +43,7 @@ func TestGrowAgents(t *testing.T) {
 	h := growing(t, sound)
 	for _, size := range []int64{3, 6} {
 		run := result.Run{Clients: 2, Size: size}
-		bench := around{meter: unseen{}, window: &window{}, took: time.Second}
+		bench := around{meter: blindMeter{}, window: &window{}, took: time.Second}
 		if err := h.Scenario(GrowAgents).Run(t.Context(), &host.Round{Result: &run, Bench: bench}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestGrowMessages(t *testing.T) {
 	_, empty := newFake(t, sound)
 	for _, size := range []int64{0, 2000} {
 		run := result.Run{Clients: 2, Size: size}
-		bench := around{meter: unseen{}, window: &window{}, took: time.Second, another: empty}
+		bench := around{meter: blindMeter{}, window: &window{}, took: time.Second, another: empty}
 		if err := h.Scenario(GrowMessages).Run(t.Context(), &host.Round{Plan: load.Plan{Clients: 2, Duration: 20 * time.Millisecond}, Result: &run, Bench: bench}); err != nil {
 			t.Fatal(err)
 		}

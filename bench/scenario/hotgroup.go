@@ -73,7 +73,7 @@ func (g *hotGroup) convene(ctx context.Context) error {
 		return err
 	}
 	made := *g
-	if made.Group, err = host.NewGroup(ctx, h, "house", chair[0], electors); err != nil {
+	if made.Group, err = host.NewGroup(ctx, h, "electors", chair[0], electors); err != nil {
 		return err
 	}
 	made.voters = electors[:max(1, count/voterShare)]
@@ -140,7 +140,7 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 		if err != nil {
 			return nil, err
 		}
-		return &voting{conn: conn, world: g.host.Deployment, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
+		return &voting{conn: conn, deployment: g.host.Deployment, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
 	}, nil
 }
 
@@ -168,13 +168,13 @@ func (g *hotGroup) admitJoiners(ctx context.Context, clients int) error {
 
 // voting is the client of HotGroup. It alone uses every step-th ballot.
 type voting struct {
-	conn     *wire.HTTP
-	world    *host.Deployment
-	group    *hotGroup
-	at, step int
-	joiner   *joiner
-	request  []byte
-	body     []byte
+	conn       *wire.HTTP
+	deployment *host.Deployment
+	group      *hotGroup
+	at, step   int
+	joiner     *joiner
+	request    []byte
+	body       []byte
 }
 
 // Close implements load.Client.
@@ -202,7 +202,7 @@ func (v *voting) vote(at int) error {
 	}
 	v.body = append(append(append(v.body[:0], `{"vote":"`...), choice...), `"}`...)
 	path := v.group.Path("/requests/" + request.String() + "/vote")
-	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.Org.Token, v.world.ActingHeader(voter), v.body)
+	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.Org.Token, v.deployment.ActingHeader(voter), v.body)
 	answer, err := v.conn.Do(v.request)
 	if err != nil {
 		b.unsure = b.unsure || !errors.Is(err, wire.ErrClosing)
@@ -243,7 +243,7 @@ func (v *voting) joinOrLeave() error {
 	if c.inside {
 		status, path, method, body = 204, v.group.Path("/members/"+c.ID.String()), "DELETE", nil
 	}
-	v.request = wire.AppendRequest(v.request[:0], method, path, c.Org.Token, v.world.ActingHeader(c.Agent), body)
+	v.request = wire.AppendRequest(v.request[:0], method, path, c.Org.Token, v.deployment.ActingHeader(c.Agent), body)
 	answer, err := v.conn.Do(v.request)
 	if err != nil {
 		c.unsure = c.unsure || !errors.Is(err, wire.ErrClosing)

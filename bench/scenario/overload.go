@@ -101,7 +101,7 @@ func (p *overloadStep) all(ctx context.Context, window load.Watch) error {
 	}
 	watching.Go(func() { p.watch(ctx, window) })
 	if p.Rate > 0 {
-		p.pace(ctx)
+		p.dispatch(ctx)
 	}
 	for _, s := range p.senders {
 		close(s.due)
@@ -127,8 +127,8 @@ func (p *overloadStep) watch(ctx context.Context, window load.Watch) {
 	}
 }
 
-// pace gives each arrival to a sender that is idle, until the window is over.
-func (p *overloadStep) pace(ctx context.Context) {
+// dispatch gives each arrival to a sender that is idle, until the window is over.
+func (p *overloadStep) dispatch(ctx context.Context) {
 	for n := 0; ; {
 		now := time.Now()
 		if !now.Before(p.end) || ctx.Err() != nil {
@@ -166,9 +166,9 @@ type overloadSender struct {
 	// due gives the arrivals of an open loop, and is closed at the end.
 	due chan time.Time
 
-	mu      sync.Mutex // of courier and closed, which the end of the run may change
-	courier *host.HTTPSender
-	closed  bool
+	mu     sync.Mutex // of sender and closed, which the end of the run may change
+	sender *host.HTTPSender
+	closed bool
 }
 
 func (s *overloadSender) dial(ctx context.Context) error {
@@ -179,7 +179,7 @@ func (s *overloadSender) dial(ctx context.Context) error {
 	c.Conn.SetPatience(overloadPatience)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.courier = s.step.host.HTTPSender(c, 0); s.closed {
+	if s.sender = s.step.host.HTTPSender(c, 0); s.closed {
 		return errors.Join(context.Canceled, c.Close())
 	}
 	return nil
@@ -190,8 +190,8 @@ func (s *overloadSender) hangUp(final bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = s.closed || final
-	if s.courier != nil {
-		_ = s.courier.Close()
+	if s.sender != nil {
+		_ = s.sender.Close()
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *overloadSender) next() (due time.Time, more bool) {
 // further use.
 func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 	s.key.N++
-	to, c, t := s.choice.IntN(s.courier.Agents), s.courier, s.step.tally
+	to, c, t := s.choice.IntN(s.sender.Agents), s.sender, s.step.tally
 	request := c.Request(to, s.key)
 	sent := time.Now()
 	if s.step.inside(due) {
@@ -289,7 +289,7 @@ func closing(answer wire.Answer) error {
 func (s *overloadSender) faultOf(answer wire.Answer) string {
 	err, known := host.Refusal(answer)
 	if !known {
-		s.courier.Log.Lost(s.key)
+		s.sender.Log.Lost(s.key)
 		return err.Error()
 	}
 	if seconds, err := strconv.Atoi(answer.RetryAfter); err != nil || seconds < 1 {

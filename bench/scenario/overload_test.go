@@ -11,30 +11,30 @@ import (
 	"parley/bench/result"
 )
 
-// onlooker counts the calls of a window.
-type onlooker struct {
+// observer counts the calls of a window.
+type observer struct {
 	mu           sync.Mutex
 	began, ended int
 	operations   int64
 }
 
-func (o *onlooker) Begin() { o.mu.Lock(); defer o.mu.Unlock(); o.began++ }
-func (o *onlooker) End()   { o.mu.Lock(); defer o.mu.Unlock(); o.ended++ }
-func (o *onlooker) Tick(s result.Second) {
+func (o *observer) Begin() { o.mu.Lock(); defer o.mu.Unlock(); o.began++ }
+func (o *observer) End()   { o.mu.Lock(); defer o.mu.Unlock(); o.ended++ }
+func (o *observer) Tick(s result.Second) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.operations += s.Operations
 }
 
-var _ load.Watch = (*onlooker)(nil)
+var _ load.Watch = (*observer)(nil)
 
 // pressed runs one step of Overload over twenty connections; a rate of 0 is the closed loop.
-func pressed(t *testing.T, h *Set, rate float64) (result.Run, *onlooker) {
+func pressed(t *testing.T, h *Set, rate float64) (result.Run, *observer) {
 	t.Helper()
 	h.Params.Connections = 20
-	looks := &onlooker{}
+	looks := &observer{}
 	plan := load.Plan{Rate: rate, WarmUp: 20 * time.Millisecond, Duration: 300 * time.Millisecond}
-	run, err := runOnce(t, h, Overload, plan, around{meter: unseen{}, window: looks})
+	run, err := runOnce(t, h, Overload, plan, around{meter: blindMeter{}, window: looks})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestQuota(t *testing.T) {
 		s, limited := newFake(t, refusing)
 		s.limited = true
 		var w window
-		run, err := runOnce(t, h, Quota, load.Plan{Clients: 1, Duration: 20 * time.Millisecond}, around{meter: unseen{}, window: &w, another: limited})
+		run, err := runOnce(t, h, Quota, load.Plan{Clients: 1, Duration: 20 * time.Millisecond}, around{meter: blindMeter{}, window: &w, another: limited})
 		f := run.Figures
 		if invalid {
 			if err == nil && run.Invalid == "" {

@@ -17,7 +17,7 @@ type pair struct {
 	asker, answerer   *host.Agent
 	ask, answer       *host.Caller
 	toAsker, toAnswer *wire.Stream
-	question          *host.SendRequest
+	request           *host.SendRequest
 	reply             *host.ReplyRequest
 	key               host.Key
 }
@@ -37,7 +37,7 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 		if err := p.open(ctx, h); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.question = host.NewSendRequest(h, "/messages", p.asker, p.answerer)
+		p.request = host.NewSendRequest(h, "/messages", p.asker, p.answerer)
 		p.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
 		return p, nil
 	}, nil
@@ -59,9 +59,9 @@ func (p *pair) open(ctx context.Context, h *host.Host) (err error) {
 
 // Do implements load.Client: one complete round trip.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
-	p.key.N, p.key.Part = uint32(n), host.Question
-	p.ask.Payloads.Write(p.question.Bytes[p.question.Payload:], p.key)
-	m, err := p.ask.Post(p.question.Bytes, p.key, p.answerer.Mailbox)
+	p.key.N, p.key.Part = uint32(n), host.PartRequest
+	p.ask.Payloads.Write(p.request.Bytes[p.request.Payload:], p.key)
+	m, err := p.ask.Post(p.request.Bytes, p.key, p.answerer.Mailbox)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 		return err
 	}
 	laps.Note("delivery", time.Since(laps.Intended()))
-	p.key.Part = host.Answered
+	p.key.Part = host.PartReply
 	m, err = p.answer.Reply(p.reply, asked, p.key, p.asker)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (w *waiting) serve() {
 	for {
 		m, key, err := host.NextMessage(w.stream, w.answers.Payloads)
 		if err == nil && key.Run == w.key.Run {
-			key.Part = host.Answered
+			key.Part = host.PartReply
 			_, err = w.answers.Reply(w.reply, m.ID, key, w.asker)
 		}
 		if err != nil {
@@ -197,7 +197,7 @@ func (w *waiting) serve() {
 
 // Do implements load.Client.
 func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
-	w.key.N, w.key.Part = uint32(n), host.Question
+	w.key.N, w.key.Part = uint32(n), host.PartRequest
 	w.Payloads.Write(w.request.Bytes[w.request.Payload:], w.key)
 	answer, err := w.Conn.Do(w.request.Bytes)
 	if err != nil {
@@ -219,7 +219,7 @@ func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 	return w.judge(answer.Body)
 }
 
-// judge reads the question and its reply from the answer. The answerer's own book has the
+// judge reads the message and its reply from the answer. The answerer's own log has the
 // reply.
 func (w *waiting) judge(body []byte) error {
 	var told struct {
@@ -245,7 +245,7 @@ func (w *waiting) judge(body []byte) error {
 		return host.Wrong("another reply than the one given")
 	}
 	expected := w.key
-	expected.Part = host.Answered
+	expected.Part = host.PartReply
 	if key, sound := w.Payloads.Read([]byte(told.Reply.Payload)); !sound || key != expected {
 		return host.Wrong("another reply than the one given")
 	}

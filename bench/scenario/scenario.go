@@ -173,9 +173,9 @@ func newScenario(s *Set, name string) host.Scenario {
 	case Stream:
 		return &streams{h}
 	case Hot:
-		return loads{&talk{host: h, conversations: 1}, s, name}
+		return loads{&replies{host: h, conversations: 1}, s, name}
 	case Cold:
-		return loads{&talk{host: h, conversations: coldConversations}, s, name}
+		return loads{&replies{host: h, conversations: coldConversations}, s, name}
 	case Idle:
 		return idle{}
 	case Overload:
@@ -187,7 +187,7 @@ func newScenario(s *Set, name string) host.Scenario {
 	case Poll:
 		return &poll{host: h, set: s}
 	case Webhook:
-		return &webhook{host: h, patience: newsPatience}
+		return &webhook{host: h, patience: deliveryWait}
 	case Directory:
 		return directory.New(h)
 	case A2A:
@@ -245,7 +245,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 	var err error
 	hooks := hooksOf(s)
 	if hooks != nil { // before the mailboxes are read: that would delay deliveries
-		if undelivered, err = hooks.lateNews(ctx); err != nil {
+		if undelivered, err = hooks.missingDeliveries(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -270,7 +270,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 		}
 	}
 	if hooks != nil {
-		c := hooks.sink.catch()
+		c := hooks.sink.summarize()
 		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), undelivered, int64(c.again)
 	}
 	return v, nil
@@ -309,7 +309,7 @@ func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, erro
 	}
 	if hooks := hooksOf(s); hooks != nil {
 		hooks.sink.forget()
-		hooked = hooks.sendingTo(hooks.well)
+		hooked = hooks.sendingTo(hooks.answering)
 	}
 	fan, _ := s.scenarios[Fanout].(*fanout)
 	run := s.NextRun()

@@ -162,18 +162,18 @@ func TestUnknownOutcomesAreNoViolations(t *testing.T) {
 	}
 }
 
-// unseen is a meter that sees only descriptors, and as many as it is set to.
-type unseen struct{ s *fake }
+// blindMeter is a meter that sees only descriptors, and as many as it is set to.
+type blindMeter struct{ s *fake }
 
-func (unseen) Resident() uint64            { return 0 }
-func (unseen) Live(context.Context) uint64 { return 0 }
-func (unseen) CPU() time.Duration          { return 0 }
-func (unseen) Log() (uint64, bool)         { return 0, false }
-func (unseen) Peak() uint64                { return 0 }
-func (unseen) ForgetPeak()                 {}
-func (unseen) Settle(context.Context)      {}
-func (unseen) Disk() (uint64, uint64)      { return 2, 1 }
-func (u unseen) Open() int {
+func (blindMeter) Resident() uint64            { return 0 }
+func (blindMeter) Live(context.Context) uint64 { return 0 }
+func (blindMeter) CPU() time.Duration          { return 0 }
+func (blindMeter) Log() (uint64, bool)         { return 0, false }
+func (blindMeter) Peak() uint64                { return 0 }
+func (blindMeter) ForgetPeak()                 {}
+func (blindMeter) Settle(context.Context)      {}
+func (blindMeter) Disk() (uint64, uint64)      { return 2, 1 }
+func (u blindMeter) Open() int {
 	if u.s == nil {
 		return -1
 	}
@@ -229,7 +229,7 @@ func TestStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	var w window
-	run, err := runOnce(t, h, Stream, load.Plan{}, around{meter: unseen{s}, window: &w})
+	run, err := runOnce(t, h, Stream, load.Plan{}, around{meter: blindMeter{s}, window: &w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestStreams(t *testing.T) {
 	if h, err = NewSet(t.Context(), "fake", endpoint, h.Params); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runOnce(t, h, Stream, load.Plan{}, around{meter: unseen{s}, window: &w}); err == nil || !strings.Contains(err.Error(), "a payload that nobody sent") {
+	if _, err := runOnce(t, h, Stream, load.Plan{}, around{meter: blindMeter{s}, window: &w}); err == nil || !strings.Contains(err.Error(), "a payload that nobody sent") {
 		t.Errorf("an altered event passes: %v", err)
 	}
 }

@@ -45,8 +45,8 @@ func (s *sending) Do(_ context.Context, n int, _ *load.Laps) error {
 // coldConversations is the number of conversations of Cold.
 const coldConversations = 10_000
 
-// talk is Hot and Cold: messages in conversations that one agent began.
-type talk struct {
+// replies is Hot and Cold: messages in conversations that one agent began.
+type replies struct {
 	host          *host.Host
 	conversations int
 	openings      []opening
@@ -60,12 +60,12 @@ type opening struct {
 
 // Prepare implements Load. It starts conversations of the first planner with the workers in
 // turn. All clients then write in them as that planner.
-func (t *talk) Prepare(ctx context.Context, _ int) (load.Dial, error) {
+func (t *replies) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	h := t.host
 	if t.openings == nil {
 		h.Note("opening %d conversations", t.conversations)
 		if err := t.open(ctx); err != nil {
-			return nil, fmt.Errorf("%s: no conversations to talk in: %w", h.Name(), err)
+			return nil, fmt.Errorf("%s: no conversations to reply in: %w", h.Name(), err)
 		}
 	}
 	run := h.NextRun()
@@ -74,14 +74,14 @@ func (t *talk) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &talking{
+		return &replying{
 			Caller: c, request: host.NewReplyRequest(h, h.Deployment.SendingOrg.Token), openings: t.openings,
 			choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
 		}, nil
 	}, nil
 }
 
-func (t *talk) open(ctx context.Context) error {
+func (t *replies) open(ctx context.Context) error {
 	h := t.host
 	run := h.NextRun()
 	openings := make([]opening, t.conversations)
@@ -111,9 +111,9 @@ func (t *talk) open(ctx context.Context) error {
 	return err
 }
 
-// talking is the client of Hot and Cold: the sender of the first messages sends further
+// replying is the client of Hot and Cold: the sender of the first messages sends further
 // messages in their conversations.
-type talking struct {
+type replying struct {
 	*host.Caller
 	request  *host.ReplyRequest
 	openings []opening
@@ -122,7 +122,7 @@ type talking struct {
 }
 
 // Do implements load.Client.
-func (t *talking) Do(_ context.Context, n int, _ *load.Laps) error {
+func (t *replying) Do(_ context.Context, n int, _ *load.Laps) error {
 	t.key.N = uint32(n)
 	to := t.openings[t.choice.IntN(len(t.openings))]
 	_, err := t.Reply(t.request, to.id, t.key, to.to)

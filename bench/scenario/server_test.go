@@ -21,68 +21,68 @@ import (
 type fault string
 
 const (
-	sound          fault = ""
-	sameID         fault = "the same id for every message"
-	otherRecipient fault = "another recipient in the answer"
-	otherPayload   fault = "another payload in the answer"
-	noID           fault = "an answer without id"
-	notCreated     fault = "an answer that is not 201"
-	unknownOutcome fault = "an answer that says the outcome is not known"
-	losesOne       fault = "one acknowledged message is not kept"
-	keepsTwice     fault = "one message is kept twice"
-	keepsAltered   fault = "one message is kept with another payload"
-	keepsElsewhere fault = "one message is kept in another inbox"
-	keepsRefused   fault = "a refused message is kept"
-	oldestFirst    fault = "pages are oldest first"
-	shortPages     fault = "pages lack a message"
-	othersMessages fault = "pages show messages to another agent"
-	wrongEvent     fault = "streams bring another message"
-	noReply        fault = "sync ends without reply"
-	otherReply     fault = "sync gives another reply"
-	shedsWell      fault = "no fault: sends are shed in good order"
-	shedsForever   fault = "sends are shed without saying until when"
-	shedsVaguely   fault = "sends are shed until a moment that is no whole second"
-	shedsAndKeeps  fault = "a message that was shed is kept"
-	countsWildly   fault = "a poll counts one message more each time"
-	countsAll      fault = "a poll does not heed the instant"
-	forgetsNews    fault = "one webhook is never notified about one message"
-	tellsTwice     fault = "webhooks are notified about each message twice"
-	openQuota      fault = "one of the quotas has no limit"
-	countsNothing  fault = "a message uses no quota"
-	lacksRate      fault = "no rate is stated where one writes"
-	lowTier        fault = "the operator's order changes nothing"
-	tellsLate      fault = "no fault: a reply is acknowledged long after its asker has it"
-	parts          fault = "the connection is closed instead of an answer"
-	hidesCard      fault = "one card is never found"
-	ignoresFilters fault = "filters are ignored"
-	countsFew      fault = "filters find the right cards and count others"
-	spellsExactly  fault = "words are found only as they are written"
-	guesses        fault = "searches by meaning find any cards"
-	otherMode      fault = "searches by meaning are answered as searches by words"
-	risingScores   fault = "the best card comes last"
-	repeatsPages   fault = "each page is the first"
-	otherDetail    fault = "the detail is that of another agent"
-	endlessSearch  fault = "a search stream never says that it is over"
-	keepsOldCard   fault = "a card that is published again stays as it was"
-	doublesRows    fault = "a card comes twice on a page"
-	refusesTasks   fault = "tasks are refused"
-	otherTask      fault = "a subscription begins with another task"
-	forgetsEnd     fault = "the stream of a task ends before the task"
-	goesOn         fault = "the stream of a task goes on after its end"
+	sound           fault = ""
+	sameID          fault = "the same id for every message"
+	otherRecipient  fault = "another recipient in the answer"
+	otherPayload    fault = "another payload in the answer"
+	noID            fault = "an answer without id"
+	notCreated      fault = "an answer that is not 201"
+	unknownOutcome  fault = "an answer that says the outcome is not known"
+	losesOne        fault = "one acknowledged message is not kept"
+	keepsTwice      fault = "one message is kept twice"
+	keepsAltered    fault = "one message is kept with another payload"
+	keepsElsewhere  fault = "one message is kept in another inbox"
+	keepsRefused    fault = "a refused message is kept"
+	oldestFirst     fault = "pages are oldest first"
+	shortPages      fault = "pages lack a message"
+	othersMessages  fault = "pages show messages to another agent"
+	wrongEvent      fault = "streams bring another message"
+	noReply         fault = "sync ends without reply"
+	otherReply      fault = "sync gives another reply"
+	shedsWell       fault = "no fault: sends are shed in good order"
+	shedsForever    fault = "sends are shed without saying until when"
+	shedsVaguely    fault = "sends are shed until a moment that is no whole second"
+	shedsAndKeeps   fault = "a message that was shed is kept"
+	countsWildly    fault = "a poll counts one message more each time"
+	countsAll       fault = "a poll does not heed the instant"
+	forgetsDelivery fault = "one webhook is never notified about one message"
+	tellsTwice      fault = "webhooks are notified about each message twice"
+	openQuota       fault = "one of the quotas has no limit"
+	countsNothing   fault = "a message uses no quota"
+	lacksRate       fault = "no rate is stated where one writes"
+	lowTier         fault = "the operator's order changes nothing"
+	tellsLate       fault = "no fault: a reply is acknowledged long after its asker has it"
+	parts           fault = "the connection is closed instead of an answer"
+	hidesCard       fault = "one card is never found"
+	ignoresFilters  fault = "filters are ignored"
+	countsFew       fault = "filters find the right cards and count others"
+	spellsExactly   fault = "words are found only as they are written"
+	guesses         fault = "searches by meaning find any cards"
+	otherMode       fault = "searches by meaning are answered as searches by words"
+	risingScores    fault = "the best card comes last"
+	repeatsPages    fault = "each page is the first"
+	otherDetail     fault = "the detail is that of another agent"
+	endlessSearch   fault = "a search stream never says that it is over"
+	keepsOldCard    fault = "a card that is published again stays as it was"
+	doublesRows     fault = "a card comes twice on a page"
+	refusesTasks    fault = "tasks are refused"
+	otherTask       fault = "a subscription begins with another task"
+	forgetsEnd      fault = "the stream of a task ends before the task"
+	goesOn          fault = "the stream of a task goes on after its end"
 )
 
 // fake is a server in memory that does what scenarios request, with a fault.
 type fake struct {
-	fault fault
-	mu    sync.Mutex
-	made  uint64
-	slugs map[string]string // organization of a token
-	names map[string]*owner // by handle
-	byID  map[string]*owner
-	sent  map[string]*row
-	clubs map[string]*club // by id and by handle
-	posts int
-	asked int
+	fault      fault
+	mu         sync.Mutex
+	made       uint64
+	slugs      map[string]string // organization of a token
+	names      map[string]*owner // by handle
+	byID       map[string]*owner
+	sent       map[string]*row
+	groupsByID map[string]*fakeGroup // by id and by handle
+	posts      int
+	asked      int
 	// targets has the webhooks by agent; told counts the messages that were announced.
 	targets map[string]string
 	told    int
@@ -99,20 +99,20 @@ type owner struct {
 }
 
 type row struct {
-	ID       string  `json:"id"`
-	Talk     string  `json:"conversation_id"`
-	From     string  `json:"from_agent_id"`
-	To       string  `json:"to_agent_id"`
-	Payload  string  `json:"encrypted_payload"`
-	Handle   *string `json:"recipient_handle"`
-	sender   *owner
-	receiver *owner
-	replied  chan *row
+	ID           string  `json:"id"`
+	Conversation string  `json:"conversation_id"`
+	From         string  `json:"from_agent_id"`
+	To           string  `json:"to_agent_id"`
+	Payload      string  `json:"encrypted_payload"`
+	Handle       *string `json:"recipient_handle"`
+	sender       *owner
+	receiver     *owner
+	replied      chan *row
 }
 
 func newFake(t *testing.T, f fault) (*fake, target.Endpoint) {
 	t.Helper()
-	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, clubs: map[string]*club{}, targets: map[string]string{}}
+	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, groupsByID: map[string]*fakeGroup{}, targets: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		tell(w, 200, map[string]any{"name": "fake", "version": "1", "brand": "svc"})
@@ -197,12 +197,12 @@ func (s *fake) create(w http.ResponseWriter, r *http.Request) {
 func (s *fake) third(f fault) bool { return s.fault == f && s.posts%3 == 0 }
 
 // keep stores a message and notifies its recipient's listeners.
-func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
+func (s *fake) keep(body map[string]any, from, to *owner, conversation string) *row {
 	s.posts++
 	payload, _ := body["encrypted_payload"].(string)
-	m := &row{ID: s.newID(), Talk: talk, From: from.id, To: to.id, Payload: payload, Handle: &to.handle, sender: from, receiver: to, replied: make(chan *row, 1)}
-	if talk == "" {
-		m.Talk = s.newID()
+	m := &row{ID: s.newID(), Conversation: conversation, From: from.id, To: to.id, Payload: payload, Handle: &to.handle, sender: from, receiver: to, replied: make(chan *row, 1)}
+	if conversation == "" {
+		m.Conversation = s.newID()
 	}
 	s.sent[m.ID] = m
 	if s.third(losesOne) {
@@ -229,8 +229,8 @@ func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
 	if s.fault == wrongEvent {
 		kept.ID = s.newID()
 	}
-	for _, ear := range to.listeners {
-		ear <- &kept
+	for _, listener := range to.listeners {
+		listener <- &kept
 	}
 	s.announce(to, m)
 	return m
@@ -261,7 +261,7 @@ func (s *fake) send(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	from, _ := body["from_handle"].(string)
 	to, _ := body["to_handle"].(string)
-	if g := s.clubs[to]; g != nil {
+	if g := s.groupsByID[to]; g != nil {
 		status, told := s.broadcast(body, s.names[from], g)
 		s.mu.Unlock()
 		tell(w, status, told)
@@ -306,7 +306,7 @@ func (s *fake) reply(w http.ResponseWriter, r *http.Request) {
 	if s.slugs[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")] != strings.TrimSuffix(strings.SplitN(from.handle, "@", 2)[1], ".localhost") {
 		from, to = to, from
 	}
-	m := s.keep(body, from, to, original.Talk)
+	m := s.keep(body, from, to, original.Conversation)
 	select {
 	case original.replied <- m:
 	default:
@@ -328,7 +328,7 @@ func (s *fake) sync(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	select {
 	case answered := <-m.replied:
-		result := map[string]any{"message": m, "reply": answered, "conversation_id": m.Talk, "status": "replied"}
+		result := map[string]any{"message": m, "reply": answered, "conversation_id": m.Conversation, "status": "replied"}
 		switch s.fault {
 		case noReply:
 			result["reply"], result["status"] = nil, "timeout"
@@ -380,22 +380,22 @@ func (s *fake) inbox(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *fake) stream(w http.ResponseWriter, r *http.Request) {
-	ear := make(chan *row, 64)
+	listener := make(chan *row, 64)
 	s.mu.Lock()
 	o := s.byID[r.PathValue("id")]
-	o.listeners = append(o.listeners, ear)
+	o.listeners = append(o.listeners, listener)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		o.listeners = slices.DeleteFunc(o.listeners, func(e chan *row) bool { return e == ear })
+		o.listeners = slices.DeleteFunc(o.listeners, func(e chan *row) bool { return e == listener })
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, "retry: 3000\n: hello\nid: 00000000-0000-0000-0000-000000000000\n\n")
 	_ = http.NewResponseController(w).Flush()
 	for {
 		select {
-		case m := <-ear:
+		case m := <-listener:
 			text, _ := json.Marshal(m)
 			_, _ = fmt.Fprintf(w, "event: status\ndata: {}\n\nid: %s\nevent: message\ndata: %s\n\n", m.ID, text)
 			_ = http.NewResponseController(w).Flush()

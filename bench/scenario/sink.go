@@ -31,8 +31,8 @@ const (
 	hanging = "/hang/"
 )
 
-// newsEvent is the event type of a delivery about a message.
-const newsEvent = "message.received"
+// deliveryEvent is the event type of a delivery about a message.
+const deliveryEvent = "message.received"
 
 // sink receives the deliveries of webhooks on this machine. It records when each
 // message was acknowledged and when its delivery arrived, in either order. It shares
@@ -54,14 +54,14 @@ type sink struct {
 
 type sinkShard struct {
 	mu   sync.Mutex
-	seen map[host.UUID]news
+	seen map[host.UUID]delivery
 	// first and last are the times of the first and the last acknowledgement; 0 if there
 	// is none.
 	first, last time.Duration
 }
 
-// news is the record of one message, by the sink's clock; 0 means not yet.
-type news struct {
+// delivery is the record of one message, by the sink's clock; 0 means not yet.
+type delivery struct {
 	accepted, came time.Duration
 	again          int32
 }
@@ -73,7 +73,7 @@ func openSink() (*sink, error) {
 	}
 	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}}
 	for i := range s.shards {
-		s.shards[i].seen = map[host.UUID]news{}
+		s.shards[i].seen = map[host.UUID]delivery{}
 	}
 	s.server = fasthttp.Server{
 		Handler: s.take, ConnState: s.follow, MaxRequestBodySize: sinkBodyMax, Logger: discardLog{},
@@ -141,7 +141,7 @@ func (s *sink) take(c *fasthttp.RequestCtx) {
 		return
 	}
 	agent, ours := bytes.CutPrefix(c.Path(), []byte(taking))
-	id, ok := readNews(c.PostBody(), agent)
+	id, ok := readDelivery(c.PostBody(), agent)
 	if !ours || !c.IsPost() || !ok {
 		c.SetStatusCode(fasthttp.StatusBadRequest)
 		return
@@ -161,15 +161,15 @@ func (s *sink) hang(c *fasthttp.RequestCtx) {
 	})
 }
 
-// readNews returns the message that a delivery to an agent is about; ok is false for any other
+// readDelivery returns the message that a delivery to an agent is about; ok is false for any other
 // delivery.
-func readNews(body, agent []byte) (id host.UUID, ok bool) {
+func readDelivery(body, agent []byte) (id host.UUID, ok bool) {
 	var told struct {
 		Message string `json:"message_id"`
 		Agent   string `json:"agent_id"`
 		Event   string `json:"event"`
 	}
-	if json.Unmarshal(body, &told) != nil || told.Agent != string(agent) || told.Event != newsEvent {
+	if json.Unmarshal(body, &told) != nil || told.Agent != string(agent) || told.Event != deliveryEvent {
 		return host.UUID{}, false
 	}
 	return host.ParseUUID([]byte(told.Message))
@@ -238,8 +238,8 @@ func (s *sink) forget() {
 	}
 }
 
-// catch summarizes the deliveries of the acknowledged messages.
-type catch struct {
+// summary summarizes the deliveries of the acknowledged messages.
+type summary struct {
 	accepted, came, again int
 	// firstAnswer and lastAnswer are the times of the first and the last acknowledgement,
 	// and last is the time of the last delivery, by the sink's clock; 0 if there was
@@ -250,8 +250,8 @@ type catch struct {
 	waits []time.Duration
 }
 
-// catch computes the summary over all messages, once at the end of a window.
-func (s *sink) catch() (c catch) {
+// summarize computes the summary over all messages, once at the end of a window.
+func (s *sink) summarize() (c summary) {
 	c.waits = make([]time.Duration, 0, s.landed.Load())
 	for i := range s.shards {
 		shard := &s.shards[i]

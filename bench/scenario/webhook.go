@@ -19,10 +19,10 @@ const (
 	// hangingRate is the rate of messages per second in that part.
 	hangingShare = 0.01
 	hangingRate  = 1000
-	// newsPatience bounds the wait for missing deliveries.
-	newsPatience = 30 * time.Second
-	// newsPause is the pause between two checks for deliveries.
-	newsPause = 10 * time.Millisecond
+	// deliveryWait bounds the wait for missing deliveries.
+	deliveryWait = 30 * time.Second
+	// deliveryPause is the pause between two checks for deliveries.
+	deliveryPause = 10 * time.Millisecond
 	// drainLeast is the minimum number of deliveries after the last 201 for a rate to be
 	// computed.
 	drainLeast = 1000
@@ -65,8 +65,8 @@ type webhook struct {
 	// sink is nil until the agents have their webhooks.
 	sink         *sink
 	bare, hooked []*host.Agent
-	// well holds the hooked agents whose targets answer: all, or all but the first.
-	well []*host.Agent
+	// answering holds the hooked agents whose targets answer: all, or all but the first.
+	answering []*host.Agent
 	// patience bounds the wait for deliveries that do not arrive.
 	patience time.Duration
 }
@@ -104,10 +104,10 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 		hooked += m.PerSecond() / turns
 		m.Fill(run)
 		cpu := meter.CPU()
-		if err := errors.Join(err, w.awaitNews(ctx)); err != nil {
+		if err := errors.Join(err, w.awaitDeliveries(ctx)); err != nil {
 			return err
 		}
-		c := w.sink.catch()
+		c := w.sink.summarize()
 		t.add(c, meter.CPU()-cpu)
 		for _, wait := range c.waits {
 			laps[LapNews].Record(wait)
@@ -132,24 +132,24 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 // deliveries sums the deliveries of several turns.
 type deliveries struct {
 	came, again, after int
-	// under is the time in which all deliveries arrived, ebb the time in which those
+	// under is the time in which all deliveries arrived, afterTime the time in which those
 	// after the last 201 did, and longest the longest such time of a turn.
-	under, ebb, longest time.Duration
+	under, afterTime, longest time.Duration
 	// cpu is the target's processor time after the last 201.
 	cpu time.Duration
 }
 
 // add adds a turn after whose last 201 the target used cpu.
-func (t *deliveries) add(c catch, cpu time.Duration) {
+func (t *deliveries) add(c summary, cpu time.Duration) {
 	t.again += c.again
 	if c.came == 0 {
 		return
 	}
-	ebb := max(0, c.last-c.lastAnswer)
-	t.longest = max(t.longest, ebb)
+	afterTime := max(0, c.last-c.lastAnswer)
+	t.longest = max(t.longest, afterTime)
 	t.came, t.under = t.came+c.came, t.under+c.last-c.firstAnswer
 	if c.after >= drainLeast {
-		t.after, t.ebb, t.cpu = t.after+c.after, t.ebb+ebb, t.cpu+cpu
+		t.after, t.afterTime, t.cpu = t.after+c.after, t.afterTime+afterTime, t.cpu+cpu
 	}
 }
 
@@ -159,8 +159,8 @@ func (t *deliveries) figures() map[string]float64 {
 		figures[FigureNews] = float64(t.came) / t.under.Seconds()
 		figures[FigureDrained] = figures[FigureNews]
 	}
-	if t.ebb > 0 {
-		figures[FigureDrained] = float64(t.after) / t.ebb.Seconds()
+	if t.afterTime > 0 {
+		figures[FigureDrained] = float64(t.after) / t.afterTime.Seconds()
 		figures[FigureDeliveryCPU] = t.cpu.Seconds() * 1e6 / float64(t.after)
 	}
 	return figures
@@ -177,10 +177,10 @@ func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter host.
 	if _, err := w.turn(ctx, plan, meter, w.hooked, nil); err != nil {
 		return err
 	}
-	if err := w.awaitNews(ctx); err != nil {
+	if err := w.awaitDeliveries(ctx); err != nil {
 		return err
 	}
-	for _, wait := range w.sink.catch().waits {
+	for _, wait := range w.sink.summarize().waits {
 		into.Record(wait)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (w *webhook) hook(ctx context.Context) (err error) {
 		w.close()
 		return err
 	}
-	w.well = w.hooked
+	w.answering = w.hooked
 	return nil
 }
 
@@ -246,16 +246,16 @@ func (w *webhook) hang(ctx context.Context) error {
 	if err := w.turnTo(ctx, w.hooked[:n], hanging); err != nil {
 		return err
 	}
-	w.well = w.hooked[n:]
+	w.answering = w.hooked[n:]
 	return nil
 }
 
 // heal makes all targets answer again, so that each run begins like the first.
 func (w *webhook) heal(ctx context.Context) error {
-	if err := w.turnTo(ctx, w.hooked[:len(w.hooked)-len(w.well)], taking); err != nil {
+	if err := w.turnTo(ctx, w.hooked[:len(w.hooked)-len(w.answering)], taking); err != nil {
 		return err
 	}
-	w.well = w.hooked
+	w.answering = w.hooked
 	return nil
 }
 
@@ -275,9 +275,9 @@ func (w *webhook) turnTo(ctx context.Context, agents []*host.Agent, path string)
 	return w.aim(ctx, agents, path)
 }
 
-// awaitNews waits for the delivery of every acknowledged message whose target answers.
-func (w *webhook) awaitNews(ctx context.Context) error {
-	lost, err := w.lateNews(ctx)
+// awaitDeliveries waits for the delivery of every acknowledged message whose target answers.
+func (w *webhook) awaitDeliveries(ctx context.Context) error {
+	lost, err := w.missingDeliveries(ctx)
 	if err == nil && lost > 0 {
 		due := w.sink.due.Load()
 		err = fmt.Errorf("of %d messages to agents with a webhook %d were not delivered within %v", due, lost, w.patience)
@@ -285,8 +285,8 @@ func (w *webhook) awaitNews(ctx context.Context) error {
 	return err
 }
 
-// lateNews waits likewise and returns how many deliveries are missing when patience ends.
-func (w *webhook) lateNews(ctx context.Context) (lost int64, err error) {
+// missingDeliveries waits likewise and returns how many deliveries are missing when patience ends.
+func (w *webhook) missingDeliveries(ctx context.Context) (lost int64, err error) {
 	for deadline := time.Now().Add(w.patience); ; {
 		if lost = w.sink.waiting(); lost == 0 || time.Now().After(deadline) {
 			return lost, nil
@@ -294,7 +294,7 @@ func (w *webhook) lateNews(ctx context.Context) (lost int64, err error) {
 		select {
 		case <-ctx.Done():
 			return lost, context.Cause(ctx)
-		case <-time.After(newsPause):
+		case <-time.After(deliveryPause):
 		}
 	}
 }
@@ -304,9 +304,9 @@ func (w *webhook) lateNews(ctx context.Context) (lost int64, err error) {
 // answers.
 func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 	h := w.host
-	well := make(map[*host.Agent]bool, len(w.well))
-	for _, a := range w.well {
-		well[a] = true
+	answering := make(map[*host.Agent]bool, len(w.answering))
+	for _, a := range w.answering {
+		answering[a] = true
 	}
 	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -316,7 +316,7 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 		}
 		request := host.NewSendRequest(h, "/messages", h.Deployment.Senders[worker%len(h.Deployment.Senders)], to[0])
 		return &hookSending{
-			Caller: c, sink: w.sink, to: to, well: well, choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
+			Caller: c, sink: w.sink, to: to, answering: answering, choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
 			request: request, handle: bytes.Index(request.Bytes, []byte(to[0].Handle)),
 		}, nil
 	}
@@ -325,12 +325,12 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 // hookSending is the client of Webhook.
 type hookSending struct {
 	*host.Caller
-	sink    *sink
-	to      []*host.Agent
-	well    map[*host.Agent]bool
-	choice  *rand.Rand
-	key     host.Key
-	request *host.SendRequest
+	sink      *sink
+	to        []*host.Agent
+	answering map[*host.Agent]bool
+	choice    *rand.Rand
+	key       host.Key
+	request   *host.SendRequest
 	// handle is where the recipient's handle is in the request.
 	handle int
 }
@@ -345,7 +345,7 @@ func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
 	if err != nil {
 		return err
 	}
-	if s.well[to] {
+	if s.answering[to] {
 		s.sink.accepted(m.ID)
 	}
 	if string(m.RecipientHandle) != to.Handle {

@@ -47,7 +47,7 @@ func (s *fake) announce(to *owner, m *row) {
 	if !hooked {
 		return
 	}
-	if s.told++; s.told == 1 && s.fault == forgetsNews {
+	if s.told++; s.told == 1 && s.fault == forgetsDelivery {
 		return
 	}
 	times := 1
@@ -56,14 +56,14 @@ func (s *fake) announce(to *owner, m *row) {
 	}
 	for range times {
 		go func() {
-			if answer, err := http.Post(target, "application/json", strings.NewReader(newsOf(m.ID, to.id))); err == nil {
+			if answer, err := http.Post(target, "application/json", strings.NewReader(deliveryOf(m.ID, to.id))); err == nil {
 				_ = answer.Body.Close()
 			}
 		}()
 	}
 }
 
-func newsOf(message, agent string) string {
+func deliveryOf(message, agent string) string {
 	return fmt.Sprintf(`{"message_id":%q,"agent_id":%q,"event":"message.received","timestamp":"2026-03-14T09:26:53.589793Z"}`, message, agent)
 }
 
@@ -97,7 +97,7 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 	s := openedSink(t)
 	id := func(n byte) host.UUID { return host.UUID{6: 0x70, 15: n} }
 	tell := func(n byte) {
-		if status := take(t, s, taking+someAgent, newsOf(id(n).String(), someAgent)); status != 204 {
+		if status := take(t, s, taking+someAgent, deliveryOf(id(n).String(), someAgent)); status != 204 {
 			t.Errorf("a delivery is answered with %d", status)
 		}
 	}
@@ -117,7 +117,7 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 	if s.waiting() != 1 {
 		t.Errorf("the sink waits for %d messages, want one", s.waiting())
 	}
-	c := s.catch()
+	c := s.summarize()
 	if c.accepted != 3 || c.came != 2 || c.again != 1 || len(c.waits) != 2 || c.after != 0 {
 		t.Errorf("of three messages one did not arrive and one arrived twice: %+v", c)
 	}
@@ -130,10 +130,10 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 	if tell(4); s.waiting() != 0 {
 		t.Error("all deliveries arrived, but the sink waits for one")
 	}
-	if c = s.catch(); c.after != 1 || c.last <= c.lastAnswer {
+	if c = s.summarize(); c.after != 1 || c.last <= c.lastAnswer {
 		t.Errorf("one arrived after the last answer: %+v", c)
 	}
-	if s.forget(); s.catch().accepted != 0 || s.waiting() != 0 || s.due.Load() != 0 || s.catch().lastAnswer != 0 {
+	if s.forget(); s.summarize().accepted != 0 || s.waiting() != 0 || s.due.Load() != 0 || s.summarize().lastAnswer != 0 {
 		t.Error("after a restart the sink still knows messages")
 	}
 }
@@ -143,15 +143,15 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 func TestASinkTakesDeliveriesOnly(t *testing.T) {
 	s := openedSink(t)
 	id := host.UUID{6: 0x70, 15: 1}
-	good := newsOf(id.String(), someAgent)
+	good := deliveryOf(id.String(), someAgent)
 	s.accepted(id)
 	for what, bad := range map[string]string{
 		"nothing":             "",
 		"no members":          "{}",
 		"no message":          strings.Replace(good, `"`+id.String()+`"`, "null", 1),
 		"no id":               strings.Replace(good, id.String(), "1", 1),
-		"another agent":       newsOf(id.String(), id.String()),
-		"another event":       strings.Replace(good, newsEvent, "message.read", 1),
+		"another agent":       deliveryOf(id.String(), id.String()),
+		"another event":       strings.Replace(good, deliveryEvent, "message.read", 1),
 		"no event":            strings.Replace(good, `"event"`, `"occasion"`, 1),
 		"cut off":             good[:len(good)-1],
 		"something behind it": good + "{}",
@@ -206,7 +206,7 @@ func TestTargetsThatHang(t *testing.T) {
 	until(t, "all connected", func() bool { return s.open() == many })
 	id := host.UUID{6: 0x70, 15: 1}
 	s.accepted(id)
-	if status := take(t, s, taking+someAgent, newsOf(id.String(), someAgent)); status != 204 {
+	if status := take(t, s, taking+someAgent, deliveryOf(id.String(), someAgent)); status != 204 {
 		t.Errorf("with %d deliveries that hang, another is answered with %d", many, status)
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
@@ -250,7 +250,7 @@ func newHooks(t *testing.T, f fault) *Set {
 
 func hooked(t *testing.T, h *Set) (run result.Run, w window, err error) {
 	t.Helper()
-	run, err = runOnce(t, h, Webhook, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: unseen{}, window: &w})
+	run, err = runOnce(t, h, Webhook, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: blindMeter{}, window: &w})
 	return run, w, err
 }
 
@@ -274,15 +274,15 @@ func TestWebhook(t *testing.T) {
 				t.Errorf("lap %q is missing", lap)
 			}
 		}
-		if n := len(hooksOf(h).well); n != 4 {
+		if n := len(hooksOf(h).answering); n != 4 {
 			t.Errorf("%d of 5 targets answer at the end", n)
 		}
 	}
 }
 
-// TestNewsThatNeverComesFailsTheRun: the control of the test above.
-func TestNewsThatNeverComesFailsTheRun(t *testing.T) {
-	h := newHooks(t, forgetsNews)
+// TestMissingDeliveriesFailTheRun: the control of the test above.
+func TestMissingDeliveriesFailTheRun(t *testing.T) {
+	h := newHooks(t, forgetsDelivery)
 	h.Scenario(Webhook).(*webhook).patience = 100 * time.Millisecond
 	if _, _, err := hooked(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
 		t.Errorf("a delivery that never arrived passes: %v", err)
@@ -292,22 +292,22 @@ func TestNewsThatNeverComesFailsTheRun(t *testing.T) {
 	}
 }
 
-// TestTide: deliveries after the last 201 have a figure of their own only if there were
+// TestDeliveriesAfterTheLastAnswer: deliveries after the last 201 have a figure of their own only if there were
 // many.
-func TestTide(t *testing.T) {
-	much := catch{accepted: 20_000, came: 20_000, again: 3, firstAnswer: time.Second, lastAnswer: 6 * time.Second, last: 8 * time.Second, after: 12_000}
-	little := catch{accepted: 500, came: 500, firstAnswer: time.Second, lastAnswer: 2 * time.Second, last: 2*time.Second + time.Second/4, after: drainLeast - 1}
-	early := catch{accepted: 100, came: 100, firstAnswer: time.Second, lastAnswer: 3 * time.Second, last: 2 * time.Second}
+func TestDeliveriesAfterTheLastAnswer(t *testing.T) {
+	much := summary{accepted: 20_000, came: 20_000, again: 3, firstAnswer: time.Second, lastAnswer: 6 * time.Second, last: 8 * time.Second, after: 12_000}
+	little := summary{accepted: 500, came: 500, firstAnswer: time.Second, lastAnswer: 2 * time.Second, last: 2*time.Second + time.Second/4, after: drainLeast - 1}
+	early := summary{accepted: 100, came: 100, firstAnswer: time.Second, lastAnswer: 3 * time.Second, last: 2 * time.Second}
 	for name, c := range map[string]struct {
-		turns []catch
+		turns []summary
 		want  map[string]float64
 	}{
-		"much":            {[]catch{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureDeliveryCPU: 100, FigureNewsDrain: 2000, FigureAgain: 3}},
-		"little":          {[]catch{little}, map[string]float64{FigureNews: 400, FigureDrained: 400, FigureNewsDrain: 250, FigureAgain: 0}},
-		"both":            {[]catch{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDeliveryCPU: 100, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
-		"before the 201":  {[]catch{early}, map[string]float64{FigureNews: 100, FigureDrained: 100, FigureNewsDrain: 0, FigureAgain: 0}},
-		"nothing at all":  {[]catch{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
-		"exactly as much": {[]catch{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
+		"much":            {[]summary{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureDeliveryCPU: 100, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"little":          {[]summary{little}, map[string]float64{FigureNews: 400, FigureDrained: 400, FigureNewsDrain: 250, FigureAgain: 0}},
+		"both":            {[]summary{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDeliveryCPU: 100, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"before the 201":  {[]summary{early}, map[string]float64{FigureNews: 100, FigureDrained: 100, FigureNewsDrain: 0, FigureAgain: 0}},
+		"nothing at all":  {[]summary{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
+		"exactly as much": {[]summary{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
 	} {
 		var deliveries deliveries
 		for _, turn := range c.turns {
@@ -348,7 +348,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 	}{
 		"sound":                   {fault: sound},
 		"the sink forgets one":    {spoil: forget, lost: 1},
-		"the server forgets one":  {fault: forgetsNews, lost: 1},
+		"the server forgets one":  {fault: forgetsDelivery, lost: 1},
 		"each twice":              {fault: tellsTwice},
 		"every third without 201": {fault: unknownOutcome},
 	} {
@@ -378,7 +378,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 				c.spoil(s)
 			}
 			if c.fault == tellsTwice {
-				until(t, "each told twice", func() bool { x := s.catch(); return x.again == x.accepted })
+				until(t, "each told twice", func() bool { x := s.summarize(); return x.again == x.accepted })
 			}
 			if c.lost > 0 {
 				hooks.patience = time.Millisecond
@@ -426,13 +426,13 @@ func perform(ctx context.Context, dial load.Dial, clients, each int) error {
 func BenchmarkSink(b *testing.B) {
 	s := &sink{opened: time.Now()}
 	for i := range s.shards {
-		s.shards[i].seen = map[host.UUID]news{}
+		s.shards[i].seen = map[host.UUID]delivery{}
 	}
 	id := host.UUID{6: 0x70, 15: 1}
-	body, agent := []byte(newsOf(id.String(), someAgent)), bytes.Clone([]byte(someAgent))
+	body, agent := []byte(deliveryOf(id.String(), someAgent)), bytes.Clone([]byte(someAgent))
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, ok := readNews(body, agent); ok {
+		if got, ok := readDelivery(body, agent); ok {
 			s.came(got)
 		}
 	}

@@ -112,8 +112,8 @@ func (b *balancer) begin(ctx context.Context, nodes []string) error {
 
 func (b *balancer) log() string { return filepath.Join(b.dir, "haproxy.log") }
 
-// said returns what haproxy wrote last.
-func (b *balancer) said() string { return b.running.logTail() }
+// lastOutput returns what haproxy wrote last.
+func (b *balancer) lastOutput() string { return b.running.logTail() }
 
 func (b *balancer) pids() []int {
 	if b == nil {

@@ -80,7 +80,7 @@ func (c *Cluster) start(ctx context.Context) (endpoint Endpoint, err error) {
 	}
 	version, err := healthy(ctx, "http://"+endpoint.Address)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("%w\n%s", err, c.balancer.said())
+		return Endpoint{}, fmt.Errorf("%w\n%s", err, c.balancer.lastOutput())
 	}
 	endpoint.Version = fmt.Sprintf("%s; %s behind %s", version, count(c.Nodes), c.balancer.version)
 	return endpoint, nil

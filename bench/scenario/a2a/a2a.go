@@ -50,7 +50,7 @@ const (
 	LapEnd  = "subscriptions: end of a task after its reply was sent"
 )
 
-// Scenario is A2A. Its agents are not in the world's boxes, because what they send is not read back:
+// Scenario is A2A. Its agents are not in the deployment's mailboxes, because what they send is not read back:
 // the payloads of tasks are not those of the bench.
 type Scenario struct {
 	host *host.Host

@@ -188,7 +188,7 @@ func (c *calling) serve() {
 			case !sound:
 				err = errors.New("wrong answer: the stream brings parts that nobody sent")
 			case key.Run == c.key.Run:
-				key.Part = host.Answered
+				key.Part = host.PartReply
 				err = c.reply.send(c.answers, c.payloads, m.ID, key)
 			}
 		}
@@ -243,7 +243,7 @@ func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
 // Judge checks a task: it has the message that began it and the result that was given.
 func (c *calling) Judge(task *a2aTask) error {
 	expected := c.key
-	expected.Part = host.Answered
+	expected.Part = host.PartReply
 	id := c.request.bytes[c.request.id : c.request.id+host.KeyLength]
 	switch {
 	case len(task.History) == 0 || task.History[0].MessageID != string(id):

@@ -227,7 +227,7 @@ func readEnd(stream *wire.Stream, p *host.Payloads, t *task) (arrived time.Time,
 		}
 		if update := told.Result.Artifact; update != nil {
 			expected := t.key
-			expected.Part = host.Answered
+			expected.Part = host.PartReply
 			if given || !isText(p, update.Artifact.Parts, expected) {
 				return arrived, host.Wrong("a subscription brings another result than the one given")
 			}
@@ -266,7 +266,7 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 				replies[t.to.Org] = reply
 			}
 			key := t.key
-			key.Part = host.Answered
+			key.Part = host.PartReply
 			sent[i] = time.Now()
 			if err := reply.send(conn, s.host.Payloads, t.message, key); err != nil {
 				return fmt.Errorf("a task cannot be answered: %w", err)

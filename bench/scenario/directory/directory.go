@@ -84,8 +84,8 @@ type cardIndex struct {
 	figures map[string]float64
 	// last is a category that only the card that was published last has.
 	last string
-	// marks counts the cards that were published again.
-	marks atomic.Int64
+	// republished counts the cards that were published again.
+	republished atomic.Int64
 }
 
 // Scenario is Directory.
@@ -288,7 +288,7 @@ func (d *Scenario) connect(ctx context.Context, client int) (*wire.HTTP, error) 
 // publisher publishes cards.
 type publisher struct {
 	conn          *wire.HTTP
-	world         *host.Deployment
+	deployment    *host.Deployment
 	create        string
 	body, request []byte
 }
@@ -304,7 +304,7 @@ func (d *Scenario) publisher(ctx context.Context) (*publisher, error) {
 		Encryption any `json:"encryption_public_key"`
 	}{h.Deployment.Key.SigningKey(), h.Deployment.Key.EncryptionKey()}
 	create, err := json.Marshal(keys)
-	return &publisher{conn: conn, world: h.Deployment, create: string(create[1:])}, err
+	return &publisher{conn: conn, deployment: h.Deployment, create: string(create[1:])}, err
 }
 
 // Close closes the connection.
@@ -312,9 +312,9 @@ func (p *publisher) Close() error { return p.conn.Close() }
 
 // enroll creates an agent and publishes its card.
 func (p *publisher) enroll(x *cardIndex, i int) error {
-	of := p.world.ReceivingOrg
+	of := p.deployment.ReceivingOrg
 	if i%10 >= 7 {
-		of = p.world.SendingOrg
+		of = p.deployment.SendingOrg
 	}
 	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
 	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", of.Token, nil, p.body)
@@ -352,7 +352,7 @@ func (p *publisher) patiently(status int) (answer wire.Answer, err error) {
 
 // compose makes the request that publishes a card.
 func (p *publisher) compose(of *host.Agent, c *cards.Card) (err error) {
-	if p.body, err = appendCard(p.body[:0], p.world.Brand, c); err != nil {
+	if p.body, err = appendCard(p.body[:0], p.deployment.Brand, c); err != nil {
 		return err
 	}
 	p.request = wire.AppendRequest(p.request[:0], "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, p.body)

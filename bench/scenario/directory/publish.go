@@ -120,26 +120,26 @@ func (r *republishing) Close() error { return errors.Join(r.publisher.Close(), r
 
 // Do implements load.Client.
 func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
-	n := int(r.index.marks.Add(1))
+	n := int(r.index.republished.Add(1))
 	at := n % r.index.fresh
 	card, of := r.index.Cards[at], r.index.agents[at]
-	mark := fmt.Sprintf("zq%dx%s", n, of.ID.String()[24:])
-	card.Name += " " + mark
-	card.Categories = append(card.Categories[:len(card.Categories):len(card.Categories)], mark)
+	word := fmt.Sprintf("zq%dx%s", n, of.ID.String()[24:])
+	card.Name += " " + word
+	card.Categories = append(card.Categories[:len(card.Categories):len(card.Categories)], word)
 	began := time.Now()
 	if err := r.Put(of, &card); err != nil {
 		return err
 	}
 	answered := time.Now()
 	laps.Note(LapPut, answered.Sub(began))
-	if err := r.await(ctx, of, "limit=3&q="+mark); err != nil {
+	if err := r.await(ctx, of, "limit=3&q="+word); err != nil {
 		return err
 	}
 	laps.Note(LapFound, time.Since(answered))
 	if n%MeantEvery != 0 {
 		return nil
 	}
-	if err := r.await(ctx, of, "category="+mark+"&semantic="+meaningOf(&card)); err != nil {
+	if err := r.await(ctx, of, "category="+word+"&semantic="+meaningOf(&card)); err != nil {
 		return err
 	}
 	laps.Note(LapMeant, time.Since(answered))

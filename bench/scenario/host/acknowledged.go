@@ -45,7 +45,7 @@ type Log struct {
 	Count int64
 }
 
-// Begin returns a new book for one client.
+// Begin returns a new log for one client.
 func (l *Log) Begin() *ClientLog {
 	b := &ClientLog{}
 	l.mu.Lock()
@@ -54,7 +54,7 @@ func (l *Log) Begin() *ClientLog {
 	return b
 }
 
-// Settle collects the books of a finished run and returns how many ids were given to
+// Settle collects the logs of a finished run and returns how many ids were given to
 // more than one message. It keeps every keep-th entry, and the unknown ones if keep
 // is 1; 0 keeps none.
 func (l *Log) Settle(keep int) (twice int64) {

@@ -9,8 +9,8 @@ import (
 
 // Parts of an operation with two messages.
 const (
-	Question uint8 = iota
-	Answered
+	PartRequest uint8 = iota
+	PartReply
 )
 
 const (

@@ -68,7 +68,7 @@ func natsAnswer(reply, head, payload string) string {
 	return fmt.Sprintf("HMSG %s SID %d %d\r\n%s%s\r\n", reply, len(head), len(head)+len(payload), head, payload)
 }
 
-func TestNATSCourierWantsAnAcknowledgement(t *testing.T) {
+func TestNATSSenderWantsAnAcknowledgement(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer string
 		stored bool

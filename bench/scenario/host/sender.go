@@ -35,7 +35,7 @@ func (h *Host) Sender(ctx context.Context, worker int) (Sender, error) {
 	return h.HTTPSender(c, worker), nil
 }
 
-// HTTPSender returns a courier that renders the messages of a worker and checks the
+// HTTPSender returns a sender that renders the messages of a worker and checks the
 // answers.
 func (h *Host) HTTPSender(c *Caller, worker int) *HTTPSender {
 	post := &HTTPSender{Caller: c, Agents: h.Params.Agents}
