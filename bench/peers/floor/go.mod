@@ -4,11 +4,11 @@ go 1.26
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/fasthttp/router v1.5.4
-	github.com/goccy/go-json v0.12.0
-	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/fasthttp/router v1.5.4 // indirect
+	github.com/goccy/go-json v0.12.0 // indirect
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/uuid v1.6.0
-	github.com/valyala/fasthttp v1.74.0
+	github.com/valyala/fasthttp v1.74.0 // indirect
 )
 
 require (
@@ -46,3 +46,7 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 	google.golang.org/protobuf v1.33.0 // indirect
 )
+
+require parley/bench/peers/plain v0.0.0
+
+replace parley/bench/peers/plain => ../plain

@@ -6,90 +6,36 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
-	"fmt"
-	"net"
-	"os"
-	"os/signal"
+	"errors"
 	"runtime/debug"
-	"syscall"
+	"strings"
 
-	"github.com/fasthttp/router"
-	"github.com/valyala/fasthttp"
+	"parley/bench/peers/plain"
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
-	dir := flag.String("dir", "", "directory of the store, kept from run to run")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := run(ctx, *listen, *dir); err != nil {
-		fmt.Fprintln(os.Stderr, "floor:", err)
-		os.Exit(1)
-	}
-}
-
-// run serves until ctx ends. dir can be opened again afterwards.
-func run(ctx context.Context, listen, dir string) (err error) {
-	if dir == "" {
-		return fmt.Errorf("--dir is missing")
-	}
-	gate, token, err := newGate()
-	if err != nil {
-		return err
-	}
-	store, err := openStore(dir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closing := store.Close(); err == nil {
-			err = closing
+	plain.Main("floor", func(ctx context.Context, listen, dir string) (err error) {
+		store, err := openStore(dir)
+		if err != nil {
+			return err
 		}
-	}()
-	listener, err := net.Listen("tcp", listen)
-	if err != nil {
-		return err
-	}
-	routes := router.New()
-	routes.POST("/messages", gate.guard(store.send))
-	routes.GET("/agents/{agent}/messages", gate.guard(store.inbox))
-	server := &fasthttp.Server{Handler: routes.Handler, NoDefaultServerHeader: true, Concurrency: 1 << 20, CloseOnShutdown: true}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	announce(listener.Addr().String(), token)
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return server.Shutdown()
-	}
-}
-
-// announce prints the line that gives the bench the address and the token.
-func announce(address, token string) {
-	json.NewEncoder(os.Stdout).Encode(map[string]string{
-		"name": "floor", "version": version(), "address": address, "token": token, "kind": "plain",
+		defer func() { err = errors.Join(err, store.db.Close()) }()
+		return plain.Serve(ctx, listen, "floor", version(), store, nil)
 	})
 }
 
 // version names the libraries that do the work, with the versions built in.
 func version() string {
-	said := ""
+	var all []string
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range info.Deps {
 			switch module.Path {
 			case "github.com/cockroachdb/pebble/v2":
-				said += " pebble " + module.Version
+				all = append(all, "pebble "+module.Version)
 			case "github.com/valyala/fasthttp":
-				said += " fasthttp " + module.Version
+				all = append(all, "fasthttp "+module.Version)
 			}
 		}
 	}
-	if said == "" {
-		return "unknown"
-	}
-	return said[1:]
+	return strings.Join(all, " ")
 }

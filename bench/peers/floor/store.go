@@ -2,20 +2,17 @@ package main
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-	gojson "github.com/goccy/go-json"
 	"github.com/google/uuid"
-	"github.com/valyala/fasthttp"
+
+	"parley/bench/peers/plain"
 )
 
 // Rows are m/<id> with the message as it is answered, and i/<recipient><sequence,
@@ -23,8 +20,6 @@ import (
 const (
 	messagePrefix = "m/"
 	inboxPrefix   = "i/"
-	pageDefault   = 20
-	pageMax       = 100
 )
 
 // store is one Pebble database. Every commit is synced; Pebble groups concurrent commits
@@ -53,8 +48,6 @@ func openStore(dir string) (*store, error) {
 	return s, nil
 }
 
-func (s *store) Close() error { return s.db.Close() }
-
 // quiet forwards the errors of Pebble and discards its other log lines.
 type quiet struct{}
 
@@ -69,68 +62,8 @@ func (q quiet) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// draft is the message in a request; message is the stored, answered and listed form.
-type draft struct {
-	ToHandle          string          `json:"to_handle"`
-	FromHandle        string          `json:"from_handle"`
-	Type              string          `json:"type"`
-	EncryptedPayload  string          `json:"encrypted_payload"`
-	EncryptionVersion string          `json:"encryption_version"`
-	Metadata          json.RawMessage `json:"metadata"`
-	ContentType       string          `json:"content_type"`
-}
-
-type message struct {
-	ID                string          `json:"id"`
-	ConversationID    string          `json:"conversation_id"`
-	FromAgentID       string          `json:"from_agent_id"`
-	ToAgentID         string          `json:"to_agent_id"`
-	Type              string          `json:"type"`
-	EncryptedPayload  string          `json:"encrypted_payload"`
-	EncryptionVersion string          `json:"encryption_version"`
-	Metadata          json.RawMessage `json:"metadata"`
-	CreatedAt         string          `json:"created_at"`
-	ContentType       string          `json:"content_type"`
-	Status            string          `json:"status"`
-}
-
-// send stores a message durably and answers 201 with it.
-func (s *store) send(c *fasthttp.RequestCtx) {
-	var d draft
-	if err := gojson.Unmarshal(c.PostBody(), &d); err != nil || d.Type == "" {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	recipient, ok := recipientOf(d.ToHandle)
-	if !ok {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	body, err := gojson.MarshalNoEscape(&message{
-		ID: id.String(), ConversationID: id.String(), FromAgentID: id.String(), ToAgentID: id.String(),
-		Type: d.Type, EncryptedPayload: d.EncryptedPayload, EncryptionVersion: d.EncryptionVersion, Metadata: d.Metadata,
-		CreatedAt: time.Now().UTC().Format(time.RFC3339Nano), ContentType: d.ContentType, Status: "new",
-	})
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	if err := s.commit(id, recipient, body); err != nil {
-		fail(c, err)
-		return
-	}
-	c.SetStatusCode(fasthttp.StatusCreated)
-	c.SetContentType("application/json")
-	c.Write(body)
-}
-
-// commit returns when both rows are on the disk.
-func (s *store) commit(id uuid.UUID, recipient uint64, body []byte) error {
+// Put implements plain.Store: both rows in one batch.
+func (s *store) Put(id uuid.UUID, recipient int64, _ *plain.Message, body []byte) error {
 	batch := s.db.NewBatch()
 	defer batch.Close()
 	if err := batch.Set(append([]byte(messagePrefix), id[:]...), body, nil); err != nil {
@@ -143,28 +76,8 @@ func (s *store) commit(id uuid.UUID, recipient uint64, body []byte) error {
 	return batch.Commit(pebble.Sync)
 }
 
-// inbox answers with the newest messages of one agent.
-func (s *store) inbox(c *fasthttp.RequestCtx) {
-	recipient, err := strconv.ParseUint(c.UserValue("agent").(string), 10, 63)
-	limit := pageDefault
-	if c.QueryArgs().Has("limit") {
-		limit, _ = c.QueryArgs().GetUint("limit")
-	}
-	if err != nil || limit < 1 || limit > pageMax {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	c.SetContentType("application/json")
-	c.WriteString(`{"messages":[`)
-	if err := s.page(c, recipient, limit); err != nil {
-		c.ResetBody()
-		fail(c, err)
-		return
-	}
-	c.WriteString(`],"next_cursor":null}`)
-}
-
-func (s *store) page(c *fasthttp.RequestCtx, recipient uint64, limit int) (err error) {
+// Page implements plain.Store.
+func (s *store) Page(recipient int64, limit int, each func(body []byte)) (err error) {
 	rows, err := s.db.NewIter(&pebble.IterOptions{LowerBound: inboxOf(recipient), UpperBound: inboxOf(recipient + 1)})
 	if err != nil {
 		return err
@@ -177,28 +90,13 @@ func (s *store) page(c *fasthttp.RequestCtx, recipient uint64, limit int) (err e
 		if err != nil {
 			return err
 		}
-		if n > 0 {
-			c.WriteString(",")
-		}
-		c.Write(body)
+		each(body)
 		done.Close()
 	}
 	return rows.Error()
 }
 
-func inboxOf(recipient uint64) []byte {
+func inboxOf(recipient int64) []byte {
 	key := make([]byte, 0, len(inboxPrefix)+16)
-	return binary.BigEndian.AppendUint64(append(key, inboxPrefix...), recipient)
-}
-
-// recipientOf reads 17 in "worker-17@acme.example.org".
-func recipientOf(handle string) (uint64, bool) {
-	name, _, _ := strings.Cut(handle, "@")
-	number, err := strconv.ParseUint(name[strings.LastIndexByte(name, '-')+1:], 10, 63)
-	return number, err == nil
-}
-
-func fail(c *fasthttp.RequestCtx, err error) {
-	c.SetStatusCode(fasthttp.StatusInternalServerError)
-	c.SetBodyString(err.Error())
+	return binary.BigEndian.AppendUint64(append(key, inboxPrefix...), uint64(recipient))
 }

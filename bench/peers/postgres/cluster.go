@@ -46,11 +46,6 @@ const (
 	stopPatience  = time.Minute
 )
 
-// absentError reports something that this peer needs and the machine does not have.
-type absentError struct{ what string }
-
-func (e *absentError) Error() string { return e.what }
-
 // cluster is one PostgreSQL server with its data in our directory and its socket in a
 // temporary one.
 type cluster struct {
@@ -60,7 +55,7 @@ type cluster struct {
 	server *exec.Cmd
 	// log is the file with the server's output.
 	log string
-	// exited receives the error with which the server ended.
+	// exited receives the error with which the server ended, and is closed then.
 	exited chan error
 }
 
@@ -69,7 +64,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	c := &cluster{exited: make(chan error, 1)}
 	found, _ := filepath.Glob(programs + "/postgres")
 	if len(found) == 0 {
-		return nil, &absentError{"no PostgreSQL under " + programs + ": apt-get install postgresql"}
+		return nil, errors.New("no PostgreSQL under " + programs + ": apt-get install postgresql")
 	}
 	c.bin = filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) }))
 	if err := c.choosePlaces(dir); err != nil {
@@ -132,7 +127,7 @@ func (c *cluster) choosePlaces(dir string) (err error) {
 func debianUser() (*syscall.Credential, error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, &absentError{"PostgreSQL does not run as root and there is no user postgres: apt-get install postgresql"}
+		return nil, errors.New("PostgreSQL does not run as root and there is no user postgres: apt-get install postgresql")
 	}
 	uid, err := strconv.ParseUint(account.Uid, 10, 32)
 	if err != nil {
@@ -209,6 +204,7 @@ func (c *cluster) start() error {
 		started <- err
 		if err == nil {
 			c.exited <- c.server.Wait()
+			close(c.exited)
 		}
 	}()
 	return <-started
@@ -254,7 +250,6 @@ func (c *cluster) wait(ctx context.Context) error {
 		}
 		select {
 		case gone := <-c.exited:
-			c.exited <- gone
 			return fmt.Errorf("the database did not start, %s says why: %v", c.log, gone)
 		case <-ctx.Done():
 			return fmt.Errorf("the database did not answer: %w", err)

@@ -3,12 +3,12 @@ module parley/bench/peers/postgres
 go 1.26
 
 require (
-	github.com/fasthttp/router v1.5.4
+	github.com/fasthttp/router v1.5.4 // indirect
 	github.com/goccy/go-json v0.12.0
-	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/valyala/fasthttp v1.74.0
+	github.com/valyala/fasthttp v1.74.0 // indirect
 )
 
 require (
@@ -22,3 +22,7 @@ require (
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
+
+require parley/bench/peers/plain v0.0.0
+
+replace parley/bench/peers/plain => ../plain

@@ -2,25 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"strconv"
-	"strings"
-	"time"
 
 	gojson "github.com/goccy/go-json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/valyala/fasthttp"
+
+	"parley/bench/peers/plain"
 )
 
-const (
-	// connections is the number of connections in the pool. On two cores, more of them
-	// would wait for each other.
-	connections = 32
-	pageDefault = 20
-	pageMax     = 100
-)
+// connections is the number of connections in the pool. On two cores, more of them would wait
+// for each other.
+const connections = 32
 
 // schema has the same two rows as the floor: the message, and its place in an inbox,
 // which is read backwards by key to get the newest first.
@@ -70,109 +63,28 @@ func openStore(ctx context.Context, address string) (*store, string, error) {
 	return &store{pool: pool}, version, nil
 }
 
-// draft is the message in a request; message is the stored, answered and listed form.
-type draft struct {
-	ToHandle          string          `json:"to_handle"`
-	FromHandle        string          `json:"from_handle"`
-	Type              string          `json:"type"`
-	EncryptedPayload  string          `json:"encrypted_payload"`
-	EncryptionVersion string          `json:"encryption_version"`
-	Metadata          json.RawMessage `json:"metadata"`
-	ContentType       string          `json:"content_type"`
+// Put implements plain.Store.
+func (s *store) Put(id uuid.UUID, recipient int64, m *plain.Message, _ []byte) error {
+	_, err := s.pool.Exec(context.Background(), insert, id, id, id, recipient, m.Type, m.EncryptedPayload, m.EncryptionVersion, m.Metadata, m.ContentType, m.CreatedAt)
+	return err
 }
 
-type message struct {
-	ID                string          `json:"id"`
-	ConversationID    string          `json:"conversation_id"`
-	FromAgentID       string          `json:"from_agent_id"`
-	ToAgentID         string          `json:"to_agent_id"`
-	Type              string          `json:"type"`
-	EncryptedPayload  string          `json:"encrypted_payload"`
-	EncryptionVersion string          `json:"encryption_version"`
-	Metadata          json.RawMessage `json:"metadata"`
-	CreatedAt         time.Time       `json:"created_at"`
-	ContentType       string          `json:"content_type"`
-	Status            string          `json:"status"`
-}
-
-// send stores a message durably and answers 201 with it.
-func (s *store) send(c *fasthttp.RequestCtx) {
-	var d draft
-	if err := gojson.Unmarshal(c.PostBody(), &d); err != nil || d.Type == "" {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	recipient, ok := recipientOf(d.ToHandle)
-	if !ok {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	id, err := uuid.NewV7()
+// Page implements plain.Store.
+func (s *store) Page(recipient int64, limit int, each func(body []byte)) error {
+	rows, err := s.pool.Query(context.Background(), page, recipient, limit)
 	if err != nil {
-		fail(c, err)
-		return
+		return err
 	}
-	now := time.Now().UTC()
-	if _, err := s.pool.Exec(context.Background(), insert, id, id, id, recipient, d.Type, d.EncryptedPayload, d.EncryptionVersion, d.Metadata, d.ContentType, now); err != nil {
-		fail(c, err)
-		return
-	}
-	answer(c, fasthttp.StatusCreated, &message{
-		ID: id.String(), ConversationID: id.String(), FromAgentID: id.String(), ToAgentID: id.String(),
-		Type: d.Type, EncryptedPayload: d.EncryptedPayload, EncryptionVersion: d.EncryptionVersion, Metadata: d.Metadata,
-		CreatedAt: now, ContentType: d.ContentType, Status: "new",
-	})
-}
-
-// inbox answers with the newest messages of one agent.
-func (s *store) inbox(c *fasthttp.RequestCtx) {
-	recipient, err := strconv.ParseInt(c.UserValue("agent").(string), 10, 64)
-	limit := pageDefault
-	if c.QueryArgs().Has("limit") {
-		limit, _ = c.QueryArgs().GetUint("limit")
-	}
-	if err != nil || limit < 1 || limit > pageMax {
-		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
-		return
-	}
-	found, err := s.page(context.Background(), recipient, limit)
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	answer(c, fasthttp.StatusOK, map[string]any{"messages": found, "next_cursor": nil})
-}
-
-func answer(c *fasthttp.RequestCtx, status int, value any) {
-	body, err := gojson.MarshalNoEscape(value)
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	c.SetStatusCode(status)
-	c.SetContentType("application/json")
-	c.Response.SetBodyRaw(body)
-}
-
-func (s *store) page(ctx context.Context, recipient int64, limit int) ([]message, error) {
-	rows, err := s.pool.Query(ctx, page, recipient, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.AppendRows(make([]message, 0, limit), rows, func(row pgx.CollectableRow) (m message, err error) {
+	found, err := pgx.AppendRows(make([]plain.Message, 0, limit), rows, func(row pgx.CollectableRow) (m plain.Message, err error) {
 		err = row.Scan(&m.ID, &m.ConversationID, &m.FromAgentID, &m.ToAgentID, &m.Type, &m.EncryptedPayload, &m.EncryptionVersion, &m.Metadata, &m.CreatedAt, &m.ContentType, &m.Status)
 		return m, err
 	})
-}
-
-// recipientOf reads 17 in "worker-17@acme.example.org".
-func recipientOf(handle string) (int64, bool) {
-	name, _, _ := strings.Cut(handle, "@")
-	number, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
-	return number, err == nil
-}
-
-func fail(c *fasthttp.RequestCtx, err error) {
-	c.SetStatusCode(fasthttp.StatusInternalServerError)
-	c.SetBodyString(err.Error())
+	for i := range found {
+		var body []byte
+		if body, err = gojson.MarshalNoEscape(&found[i]); err != nil {
+			break
+		}
+		each(body)
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-package main
+package plain
 
 import (
 	"bytes"
@@ -13,17 +13,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// gate admits requests with a valid EdDSA token. It verifies a token once and then caches
+// tokens admits requests with a valid EdDSA token. It verifies a token once and then caches
 // its digest: verification costs more than the rest of a request, and every fast server
 // caches it.
-type gate struct {
+type tokens struct {
 	key    ed25519.PublicKey
 	parser *jwt.Parser
 	known  sync.Map // [sha256.Size]byte to the time.Time of expiry
 }
 
-// newGate creates a key and a token that is valid for a day.
-func newGate() (*gate, string, error) {
+// newTokens creates a key and a token that is valid for a day.
+func newTokens() (*tokens, string, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, "", err
@@ -33,13 +33,13 @@ func newGate() (*gate, string, error) {
 		ExpiresAt: jwt.NewNumericDate(time.Now().Add(24 * time.Hour)),
 	}).SignedString(private)
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{"EdDSA"}), jwt.WithExpirationRequired())
-	return &gate{key: public, parser: parser}, token, err
+	return &tokens{key: public, parser: parser}, token, err
 }
 
-func (g *gate) guard(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+func (t *tokens) guard(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(c *fasthttp.RequestCtx) {
 		token, ok := bytes.CutPrefix(c.Request.Header.Peek("Authorization"), []byte("Bearer "))
-		if !ok || !g.passes(token) {
+		if !ok || !t.passes(token) {
 			c.SetStatusCode(fasthttp.StatusUnauthorized)
 			return
 		}
@@ -47,16 +47,16 @@ func (g *gate) guard(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
-func (g *gate) passes(token []byte) bool {
+func (t *tokens) passes(token []byte) bool {
 	digest := sha256.Sum256(token)
-	if expires, ok := g.known.Load(digest); ok {
+	if expires, ok := t.known.Load(digest); ok {
 		return time.Now().Before(expires.(time.Time))
 	}
 	var claims jwt.RegisteredClaims
-	_, err := g.parser.ParseWithClaims(string(token), &claims, func(*jwt.Token) (any, error) { return g.key, nil })
+	_, err := t.parser.ParseWithClaims(string(token), &claims, func(*jwt.Token) (any, error) { return t.key, nil })
 	if err != nil {
 		return false
 	}
-	g.known.Store(digest, claims.ExpiresAt.Time)
+	t.known.Store(digest, claims.ExpiresAt.Time)
 	return true
 }
