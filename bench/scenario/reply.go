@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"parley/bench/load"
@@ -129,17 +128,10 @@ func (p *pair) Close() error {
 // waiting is one client of Sync: an asker with a waiting request, and an agent that
 // answers the messages on its stream.
 type waiting struct {
-	*host.Caller
+	*host.Answering
 	asker, answerer *host.Agent
 	request         *host.SendRequest
 	key             host.Key
-
-	answers *host.Caller
-	stream  *wire.Stream
-	reply   *host.ReplyRequest
-	ended   sync.WaitGroup
-	mu      sync.Mutex
-	trouble error
 }
 
 // syncCalls is Sync.
@@ -154,65 +146,37 @@ func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error)
 	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		w := &waiting{asker: h.Deployment.Askers[worker], answerer: h.Deployment.Answerers[worker], key: host.Key{Run: run, Worker: uint32(worker)}}
-		err := w.open(ctx, h)
-		if err != nil {
-			return nil, errors.Join(err, w.Close())
+		var err error
+		if w.Answering, err = h.OpenAnswering(ctx, w.answerer); err != nil {
+			return nil, err
 		}
 		w.request = host.NewSendRequest(h, "/messages/sync?timeout_ms=10000", w.asker, w.answerer)
-		w.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
-		w.ended.Go(w.serve)
+		reply := host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
+		w.Serve(func(m host.Message) error {
+			key, err := host.KeyOf(m, h.Payloads)
+			if err == nil && key.Run == run {
+				key.Part = host.PartReply
+				_, err = w.Answers.Reply(reply, m.ID, key, w.asker)
+			}
+			return err
+		})
 		return w, nil
 	}, nil
-}
-
-func (w *waiting) open(ctx context.Context, h *host.Host) (err error) {
-	if w.Caller, err = h.Caller(ctx); err != nil {
-		return err
-	}
-	if w.answers, err = h.Caller(ctx); err != nil {
-		return err
-	}
-	w.stream, err = h.Listen(ctx, w.answerer)
-	return err
-}
-
-// serve answers until the stream ends. On an error it also ends the asker's connection,
-// which would otherwise wait for an answer that never arrives.
-func (w *waiting) serve() {
-	for {
-		m, key, err := host.NextMessage(w.stream, w.answers.Payloads)
-		if err == nil && key.Run == w.key.Run {
-			key.Part = host.PartReply
-			_, err = w.answers.Reply(w.reply, m.ID, key, w.asker)
-		}
-		if err != nil {
-			w.mu.Lock()
-			w.trouble = err
-			w.mu.Unlock()
-			_ = w.Caller.Close()
-			return
-		}
-	}
 }
 
 // Do implements load.Client.
 func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 	w.key.N, w.key.Part = uint32(n), host.PartRequest
-	w.Payloads.Write(w.request.Bytes[w.request.Payload:], w.key)
-	answer, err := w.Conn.Do(w.request.Bytes)
+	w.Asks.Payloads.Write(w.request.Bytes[w.request.Payload:], w.key)
+	answer, err := w.Asks.Conn.Do(w.request.Bytes)
 	if err != nil {
-		w.Log.Lost(w.key)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.trouble != nil {
-			return w.trouble
-		}
-		return err
+		w.Asks.Log.Lost(w.key)
+		return w.Reason(err)
 	}
 	if answer.Status != 200 {
 		err, known := host.Refusal(answer)
 		if !known {
-			w.Log.Lost(w.key)
+			w.Asks.Log.Lost(w.key)
 		}
 		return err
 	}
@@ -230,14 +194,14 @@ func (w *waiting) judge(body []byte) error {
 	sent := false
 	if json.Unmarshal(body, &told) == nil {
 		if m, err := told.Message.Message(); err == nil {
-			w.Log.Acknowledged(m.ID, w.key, w.answerer.Mailbox)
-			key, sound := w.Payloads.Read(m.Payload)
+			w.Asks.Log.Acknowledged(m.ID, w.key, w.answerer.Mailbox)
+			key, sound := w.Asks.Payloads.Read(m.Payload)
 			sent = sound && key == w.key
 		}
 	}
 	switch {
 	case !sent:
-		w.Log.Lost(w.key)
+		w.Asks.Log.Lost(w.key)
 		return host.Wrong("another message than the one sent")
 	case told.Status != "replied":
 		return load.Refused{Reason: "sync ended as " + told.Status}
@@ -246,35 +210,8 @@ func (w *waiting) judge(body []byte) error {
 	}
 	expected := w.key
 	expected.Part = host.PartReply
-	if key, sound := w.Payloads.Read([]byte(told.Reply.Payload)); !sound || key != expected {
+	if key, sound := w.Asks.Payloads.Read([]byte(told.Reply.Payload)); !sound || key != expected {
 		return host.Wrong("another reply than the one given")
 	}
 	return nil
-}
-
-// Close implements load.Client. The answerer sends nothing more, but waits for the
-// outcome of its last reply, because otherwise a reply that the asker received would
-// count as unknown.
-func (w *waiting) Close() error {
-	var errs []error
-	if w.Caller != nil {
-		errs = append(errs, w.Caller.Close())
-	}
-	if w.stream != nil {
-		errs = append(errs, w.stream.Close())
-	}
-	if w.answers != nil {
-		ended := make(chan struct{})
-		go func() {
-			w.ended.Wait()
-			close(ended)
-		}()
-		select {
-		case <-ended:
-		case <-time.After(host.Parting):
-		}
-		errs = append(errs, w.answers.Close())
-	}
-	w.ended.Wait()
-	return errors.Join(errs...)
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 
 	"parley/bench/load"
 	"parley/bench/scenario/host"
@@ -93,7 +91,7 @@ func (a *Scenario) partsReply(token string) *partsReply {
 
 // Write makes it the reply to a message, with the text of key.
 func (r *partsReply) Write(p *host.Payloads, original host.UUID, key host.Key) {
-	original.Put(r.bytes[r.id:])
+	_, _ = original.AppendText(r.bytes[r.id:r.id])
 	p.Write(r.parts[len(partsHead):], key)
 	base64.RawURLEncoding.Encode(r.bytes[r.payload:], r.parts)
 	if r.inline > 0 {
@@ -138,17 +136,10 @@ func readParts(p *host.Payloads, payload []byte, buffer *[]byte) (host.Key, bool
 // calling is one client of A2A: a caller with a waiting request, and an agent that answers
 // the messages on its stream.
 type calling struct {
+	*host.Answering
 	payloads *host.Payloads
-	conn     *wire.HTTP
 	request  *taskRequest
 	key      host.Key
-
-	answers *wire.HTTP
-	stream  *wire.Stream
-	reply   *partsReply
-	ended   sync.WaitGroup
-	mu      sync.Mutex
-	trouble error
 }
 
 // Prepare implements Load.
@@ -162,76 +153,33 @@ func (a *Scenario) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 		from, to := a.callers[worker], a.responders[worker]
 		c := &calling{payloads: h.Payloads, key: host.Key{Run: run, Worker: uint32(worker)}}
 		var err error
-		if c.conn, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
-			if c.answers, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
-				c.stream, err = h.Listen(ctx, to)
-			}
+		if c.Answering, err = h.OpenAnswering(ctx, to); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
-		c.request, c.reply = a.taskRequest(from, to, false), a.partsReply(to.Org.Token)
-		c.ended.Go(c.serve)
-		return c, nil
-	}, nil
-}
-
-// serve answers until the stream ends. On an error it also ends the caller's connection,
-// which would otherwise wait for an answer that never arrives.
-func (c *calling) serve() {
-	var buffer []byte
-	for {
-		m, err := nextTask(c.stream)
-		if err == nil {
-			key, sound := readParts(c.payloads, m.Payload, &buffer)
+		c.request = a.taskRequest(from, to, false)
+		reply, buffer := a.partsReply(to.Org.Token), []byte(nil)
+		c.Serve(func(m host.Message) error {
+			key, sound := readParts(h.Payloads, m.Payload, &buffer)
 			switch {
 			case !sound:
-				err = errors.New("wrong answer: the stream brings parts that nobody sent")
-			case key.Run == c.key.Run:
-				key.Part = host.PartReply
-				err = c.reply.send(c.answers, c.payloads, m.ID, key)
+				return errors.New("wrong answer: the stream brings parts that nobody sent")
+			case key.Run != run:
+				return nil
 			}
-		}
-		if err != nil {
-			c.mu.Lock()
-			c.trouble = err
-			c.mu.Unlock()
-			_ = c.conn.Close()
-			return
-		}
-	}
-}
-
-// nextTask waits for the next message event. It skips status changes.
-func nextTask(stream *wire.Stream) (host.Message, error) {
-	for {
-		event, err := stream.Next()
-		if err != nil {
-			return host.Message{}, err
-		}
-		if event.Name != "message" {
-			continue
-		}
-		m, err := host.FindMessage(event.Data)
-		if err != nil {
-			err = errors.New("wrong answer: an event that is not a message")
-		}
-		return m, err
-	}
+			key.Part = host.PartReply
+			return reply.send(c.Answers.Conn, h.Payloads, m.ID, key)
+		})
+		return c, nil
+	}, nil
 }
 
 // Do implements load.Client.
 func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
 	c.key.N = uint32(n)
 	c.request.Write(c.payloads, c.key)
-	answer, err := c.conn.Do(c.request.bytes)
+	answer, err := c.Asks.Conn.Do(c.request.bytes)
 	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.trouble != nil {
-			return c.trouble
-		}
-		return err
+		return c.Reason(err)
 	}
 	told, err := readA2A(answer)
 	if err != nil {
@@ -254,32 +202,6 @@ func (c *calling) Judge(task *a2aTask) error {
 		return host.Wrong("another result than the one given")
 	}
 	return nil
-}
-
-// Close implements load.Client. The answering agent sends nothing more, but waits for the
-// outcome of its last reply.
-func (c *calling) Close() error {
-	var errs []error
-	if c.conn != nil {
-		errs = append(errs, c.conn.Close())
-	}
-	if c.stream != nil {
-		errs = append(errs, c.stream.Close())
-	}
-	if c.answers != nil {
-		ended := make(chan struct{})
-		go func() {
-			c.ended.Wait()
-			close(ended)
-		}()
-		select {
-		case <-ended:
-		case <-time.After(host.Parting):
-		}
-		errs = append(errs, c.answers.Close())
-	}
-	c.ended.Wait()
-	return errors.Join(errs...)
 }
 
 // a2aAnswer holds the members of a JSON-RPC response that are checked, and of an event of a

@@ -18,33 +18,46 @@ const (
 	StreamDials = 64
 	// EventPatience is how long all streams may take to get an event.
 	EventPatience = 30 * time.Second
-	// Parting bounds how long the end of a client waits for the answer to the last reply. The asker
+	// lastReplyWait bounds how long the end of a client waits for the answer to the last reply. The asker
 	// may have the reply before the answerer gets its acknowledgement.
-	Parting = time.Second
+	lastReplyWait = time.Second
 )
 
 // ErrWrongEvent breaks the connection, because the next event of the stream is then
 // unknown.
 var ErrWrongEvent = errors.New("wrong answer: the stream brings another message than the one sent")
 
-// NextMessage waits for the next message event. It skips status changes.
-func NextMessage(stream *wire.Stream, p *Payloads) (Message, Key, error) {
+// NextEvent waits for the next message event. It skips status changes.
+func NextEvent(stream *wire.Stream) (Message, error) {
 	for {
 		event, err := stream.Next()
 		if err != nil {
-			return Message{}, Key{}, err
+			return Message{}, err
 		}
 		if event.Name != "message" {
 			continue
 		}
 		m, err := FindMessage(event.Data)
 		if err != nil {
-			return m, Key{}, errors.New("wrong answer: an event that is not a message")
+			err = errors.New("wrong answer: an event that is not a message")
 		}
-		key, sound := p.Read(m.Payload)
-		if !sound {
-			return m, Key{}, errors.New("wrong answer: the stream brings a payload that nobody sent")
-		}
-		return m, key, nil
+		return m, err
 	}
+}
+
+// NextMessage is NextEvent for a message with a payload of the bench, and returns its key.
+func NextMessage(stream *wire.Stream, p *Payloads) (m Message, key Key, err error) {
+	if m, err = NextEvent(stream); err == nil {
+		key, err = KeyOf(m, p)
+	}
+	return m, key, err
+}
+
+// KeyOf returns the key of a message that a stream delivered.
+func KeyOf(m Message, p *Payloads) (Key, error) {
+	key, sound := p.Read(m.Payload)
+	if !sound {
+		return key, errors.New("wrong answer: the stream brings a payload that nobody sent")
+	}
+	return key, nil
 }

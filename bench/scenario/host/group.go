@@ -166,4 +166,4 @@ func (g *Group) Spread(n int, speakers []*Agent) []*Agent {
 func (g *Group) Recipients() int { return len(g.Members) - 1 }
 
 // BroadcastOf returns the broadcast that a message is a copy of, if it is a copy.
-func BroadcastOf(id UUID) UUID { return UUID(parley.MessageID(id).Broadcast()) }
+func BroadcastOf(id UUID) UUID { return id.Broadcast() }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+
+	"parley/client/parley"
 )
 
 // Key identifies one message of a bench. It is at the front of the payload, so that a
@@ -123,45 +125,11 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// UUID is an id in bytes; the zero value is no id.
-type UUID [16]byte
+// UUID is any id of the API.
+type UUID = parley.MessageID
 
-// ParseUUID reads the canonical form.
+// ParseUUID reads an id, which is not the zero id.
 func ParseUUID(text []byte) (id UUID, ok bool) {
-	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-		return UUID{}, false
-	}
-	at := 0
-	for i := 0; i < 36; i += 2 {
-		if text[i] == '-' {
-			i++
-		}
-		high, ok1 := hexDigit(text[i])
-		low, ok2 := hexDigit(text[i+1])
-		if !ok1 || !ok2 {
-			return UUID{}, false
-		}
-		id[at] = high<<4 | low
-		at++
-	}
-	return id, id != UUID{}
-}
-
-// Put writes the canonical form to 36 bytes.
-func (id UUID) Put(to []byte) {
-	at := 0
-	for i, b := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			to[at] = '-'
-			at++
-		}
-		to[at], to[at+1] = hexAlphabet[b>>4], hexAlphabet[b&15]
-		at += 2
-	}
-}
-
-func (id UUID) String() string {
-	var text [36]byte
-	id.Put(text[:])
-	return string(text[:])
+	id, err := parley.ParseID[UUID](string(text))
+	return id, err == nil && !id.Zero()
 }

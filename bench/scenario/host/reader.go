@@ -68,7 +68,7 @@ func (r *Reader) Read(path string, owner *Agent) (page, error) {
 	var o order
 	var to [36]byte
 	if owner != nil {
-		UUID(owner.ID).Put(to[:])
+		_, _ = owner.ID.AppendText(to[:0])
 	}
 	p, err := r.answers.readPage(answer.Body, func(m Message) error {
 		key, sound := r.payloads.Read(m.Payload)

@@ -207,7 +207,7 @@ func NewReplyRequest(h *Host, token string) *ReplyRequest {
 // Reply replies to the message original with the message of key, which goes to the
 // mailbox of to.
 func (c *Caller) Reply(r *ReplyRequest, original UUID, key Key, to *Agent) (Message, error) {
-	original.Put(r.bytes[r.id:])
+	_, _ = original.AppendText(r.bytes[r.id:r.id])
 	c.Payloads.Write(r.bytes[r.payload:], key)
 	m, err := c.Post(r.bytes, key, to.Mailbox)
 	if err != nil {
