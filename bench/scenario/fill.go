@@ -41,31 +41,13 @@ func inParts(ctx context.Context, h *host.Host, what string, clients int, n int6
 	return sum, nil
 }
 
-// inTurn measures sends to two servers in turn, so that a moment in which the machine is slow
-// hits both. It returns the sums of their windows, and the last window of the second, which the
-// watch observes; it may be nil.
-func inTurn(ctx context.Context, plan load.Plan, meter host.Meter, servers [2]*Set, watch load.Watch) (sums [2]load.Measurement, last *load.Measurement, err error) {
-	for n := range inTurnWindows {
-		for i, server := range servers {
-			dial, err := server.Prepare(ctx, Send, plan.Clients)
-			if err != nil {
-				return sums, nil, err
-			}
-			var observer load.Watch
-			if i == 1 && n == inTurnWindows-1 {
-				observer = watch
-			}
-			meter.Settle(ctx)
-			if last, err = load.Run(ctx, plan, dial, observer); err != nil {
-				return sums, nil, err
-			}
-			sums[i].Add(last)
-			if err := server.SettleUnmeasured(); err != nil {
-				return sums, nil, err
-			}
-		}
+// inTurn measures sends to two servers in turn.
+func inTurn(ctx context.Context, plan load.Plan, meter host.Meter, servers [2]*Set, watch load.Watch) ([2]host.Turns, *load.Measurement, error) {
+	var prepare [2]func(context.Context, int) (load.Dial, error)
+	for i, server := range servers {
+		prepare[i] = func(ctx context.Context, clients int) (load.Dial, error) { return server.Prepare(ctx, Send, clients) }
 	}
-	return sums, last, nil
+	return host.InTurn(ctx, plan, meter, inTurnWindows, prepare, watch, func(i int) error { return servers[i].SettleUnmeasured() })
 }
 
 // opened records when a window opens.

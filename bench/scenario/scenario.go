@@ -241,7 +241,7 @@ func (s *Set) Verify(ctx context.Context) (*result.Verification, error) {
 
 func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 	s.Log.Settle(s.Params.KeepEvery())
-	var undelivered int64
+	var undelivered int
 	var err error
 	hooks := hooksOf(s)
 	if hooks != nil { // before the mailboxes are read: that would delay deliveries
@@ -271,7 +271,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 	}
 	if hooks != nil {
 		c := hooks.sink.summarize()
-		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), undelivered, int64(c.again)
+		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), int64(undelivered), int64(c.again)
 	}
 	return v, nil
 }

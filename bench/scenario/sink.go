@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"parley/bench/scenario/host"
@@ -16,8 +15,6 @@ import (
 )
 
 const (
-	// sinkShards is the number of locks over which a sink spreads its records.
-	sinkShards = 32
 	// sinkBodyMax is the maximum length in bytes of a delivery that a sink reads.
 	sinkBodyMax = 4096
 	// sinkGrace bounds how long the closing of a sink waits for requests in progress.
@@ -43,18 +40,12 @@ type sink struct {
 	base   string
 	// opened is the zero of the sink's clock.
 	opened time.Time
-	shards [sinkShards]sinkShard
-	// due counts the acknowledged messages, landed those of them whose delivery arrived.
-	due, landed atomic.Int64
-
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	closed bool
-}
-
-type sinkShard struct {
-	mu   sync.Mutex
-	seen map[host.UUID]delivery
+	seen   map[host.UUID]delivery
+	// due counts the acknowledged messages, landed those of them whose delivery arrived.
+	due, landed int
 	// first and last are the times of the first and the last acknowledgement; 0 if there
 	// is none.
 	first, last time.Duration
@@ -71,10 +62,7 @@ func openSink() (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}}
-	for i := range s.shards {
-		s.shards[i].seen = map[host.UUID]delivery{}
-	}
+	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}, seen: map[host.UUID]delivery{}}
 	s.server = fasthttp.Server{
 		Handler: s.take, ConnState: s.follow, MaxRequestBodySize: sinkBodyMax, Logger: discardLog{},
 		NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true, DisablePreParseMultipartForm: true,
@@ -177,65 +165,50 @@ func readDelivery(body, agent []byte) (id host.UUID, ok bool) {
 
 // came records that the delivery of a message arrived now.
 func (s *sink) came(id host.UUID) {
-	now, shard := s.now(), s.shard(id)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	n := shard.seen[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.seen[id]
 	if n.came != 0 {
 		n.again++
-	} else if n.came = now; n.accepted != 0 {
-		s.landed.Add(1)
+	} else if n.came = s.now(); n.accepted != 0 {
+		s.landed++
 	}
-	shard.seen[id] = n
+	s.seen[id] = n
 }
 
 // accepted records that a message was acknowledged now.
 func (s *sink) accepted(id host.UUID) {
-	now, shard := s.now(), s.shard(id)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	n := shard.seen[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.seen[id]
 	if n.accepted != 0 {
 		return // an id that two messages have is found when the acknowledged messages are checked
 	}
-	n.accepted = now
-	shard.seen[id] = n
-	if shard.first == 0 || now < shard.first {
-		shard.first = now
+	n.accepted = s.now()
+	s.seen[id] = n
+	if s.first == 0 {
+		s.first = n.accepted
 	}
-	shard.last = max(shard.last, now)
-	s.due.Add(1)
+	s.last = n.accepted
+	s.due++
 	if n.came != 0 {
-		s.landed.Add(1)
+		s.landed++
 	}
 }
 
-func (s *sink) shard(id host.UUID) *sinkShard { return &s.shards[id[15]%sinkShards] }
-
 // waiting returns how many acknowledged messages have no delivery yet.
-func (s *sink) waiting() int64 {
-	landed := s.landed.Load() // before due, so that it is never larger
-	return s.due.Load() - landed
+func (s *sink) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.due - s.landed
 }
 
 // forget deletes all records.
 func (s *sink) forget() {
-	for i := range s.shards {
-		shard := &s.shards[i]
-		shard.mu.Lock()
-		for _, n := range shard.seen {
-			if n.accepted == 0 {
-				continue
-			}
-			s.due.Add(-1)
-			if n.came != 0 {
-				s.landed.Add(-1)
-			}
-		}
-		clear(shard.seen)
-		shard.first, shard.last = 0, 0
-		shard.mu.Unlock()
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.seen)
+	s.due, s.landed, s.first, s.last = 0, 0, 0, 0
 }
 
 // summary summarizes the deliveries of the acknowledged messages.
@@ -251,36 +224,24 @@ type summary struct {
 }
 
 // summarize computes the summary over all messages, once at the end of a window.
-func (s *sink) summarize() (c summary) {
-	c.waits = make([]time.Duration, 0, s.landed.Load())
-	for i := range s.shards {
-		shard := &s.shards[i]
-		shard.mu.Lock()
-		if shard.first != 0 && (c.firstAnswer == 0 || shard.first < c.firstAnswer) {
-			c.firstAnswer = shard.first
+func (s *sink) summarize() summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := summary{waits: make([]time.Duration, 0, s.landed), firstAnswer: s.first, lastAnswer: s.last}
+	for _, n := range s.seen {
+		if n.accepted == 0 {
+			continue
 		}
-		c.lastAnswer = max(c.lastAnswer, shard.last)
-		shard.mu.Unlock()
-	}
-	for i := range s.shards {
-		shard := &s.shards[i]
-		shard.mu.Lock()
-		for _, n := range shard.seen {
-			if n.accepted == 0 {
-				continue
-			}
-			c.accepted++
-			if n.came == 0 {
-				continue
-			}
-			c.came, c.again = c.came+1, c.again+int(n.again)
-			c.waits = append(c.waits, max(0, n.came-n.accepted))
-			c.last = max(c.last, n.came)
-			if n.came > c.lastAnswer {
-				c.after++
-			}
+		c.accepted++
+		if n.came == 0 {
+			continue
 		}
-		shard.mu.Unlock()
+		c.came, c.again = c.came+1, c.again+int(n.again)
+		c.waits = append(c.waits, max(0, n.came-n.accepted))
+		c.last = max(c.last, n.came)
+		if n.came > c.lastAnswer {
+			c.after++
+		}
 	}
 	return c
 }

@@ -3,7 +3,6 @@ package scenario
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -19,6 +18,8 @@ const (
 	// hangingRate is the rate of messages per second in that part.
 	hangingShare = 0.01
 	hangingRate  = 1000
+	// webhookTurns is how many windows the agents without and those with a webhook get.
+	webhookTurns = 2
 	// deliveryWait bounds the wait for missing deliveries.
 	deliveryWait = 30 * time.Second
 	// deliveryPause is the pause between two checks for deliveries.
@@ -83,28 +84,14 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 	}
 	plan, run := r.Plan, r.Result
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
-	var bare, hooked float64
 	var t deliveries
-	const turns = 2
 	laps := map[string]*load.Histogram{LapNews: load.NewHistogram(), LapHanging: load.NewHistogram()}
-	for turn := range turns {
-		m, err := w.turn(ctx, plan, meter, w.bare, nil)
-		if err != nil {
-			return err
+	after := func(i int) error {
+		if i == 0 {
+			return nil
 		}
-		bare += m.PerSecond() / turns
-		look := window
-		if turn < turns-1 {
-			look = nil
-		}
-		m, err = w.turn(ctx, plan, meter, w.hooked, look)
-		if m == nil {
-			return err
-		}
-		hooked += m.PerSecond() / turns
-		m.Fill(run)
 		cpu := meter.CPU()
-		if err := errors.Join(err, w.awaitDeliveries(ctx)); err != nil {
+		if err := w.awaitDeliveries(ctx); err != nil {
 			return err
 		}
 		c := w.sink.summarize()
@@ -112,7 +99,15 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 		for _, wait := range c.waits {
 			laps[LapNews].Record(wait)
 		}
+		return nil
 	}
+	prepare := [2]func(context.Context, int) (load.Dial, error){w.prepare(&w.bare), w.prepare(&w.hooked)}
+	sums, last, err := host.InTurn(ctx, plan, meter, webhookTurns, prepare, window, after)
+	if err != nil {
+		return err
+	}
+	last.Fill(run)
+	bare, hooked := sums[0].PerSecond(), sums[1].PerSecond()
 	run.Figures = t.figures()
 	run.Figures[FigureBare], run.Figures[FigureHooked] = bare, hooked
 	if bare > 0 {
@@ -174,7 +169,12 @@ func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter host.
 	}
 	// The warm-up makes sure that the server already knows that these targets hang.
 	plan.Rate, plan.WarmUp = hangingRate, max(plan.WarmUp, plan.Duration/2)
-	if _, err := w.turn(ctx, plan, meter, w.hooked, nil); err != nil {
+	dial, err := w.prepare(&w.hooked)(ctx, plan.Clients)
+	if err != nil {
+		return err
+	}
+	meter.Settle(ctx)
+	if _, err := load.Run(ctx, plan, dial, nil); err != nil {
 		return err
 	}
 	if err := w.awaitDeliveries(ctx); err != nil {
@@ -186,14 +186,12 @@ func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter host.
 	return nil
 }
 
-// turn sends to some agents as planned.
-func (w *webhook) turn(ctx context.Context, plan load.Plan, meter host.Meter, to []*host.Agent, window load.Watch) (*load.Measurement, error) {
-	if err := w.host.FreshTokens(ctx); err != nil {
-		return nil, err
+// prepare returns the preparation of sends to some agents.
+func (w *webhook) prepare(to *[]*host.Agent) func(context.Context, int) (load.Dial, error) {
+	return func(ctx context.Context, _ int) (load.Dial, error) {
+		w.sink.forget()
+		return w.sendingTo(*to), w.host.FreshTokens(ctx)
 	}
-	w.sink.forget()
-	meter.Settle(ctx)
-	return load.Run(ctx, plan, w.sendingTo(to), window)
 }
 
 // hook creates the agents, once, and the webhooks of half of them.
@@ -279,14 +277,14 @@ func (w *webhook) turnTo(ctx context.Context, agents []*host.Agent, path string)
 func (w *webhook) awaitDeliveries(ctx context.Context) error {
 	lost, err := w.missingDeliveries(ctx)
 	if err == nil && lost > 0 {
-		due := w.sink.due.Load()
+		due := lost + w.sink.summarize().came
 		err = fmt.Errorf("of %d messages to agents with a webhook %d were not delivered within %v", due, lost, w.patience)
 	}
 	return err
 }
 
 // missingDeliveries waits likewise and returns how many deliveries are missing when patience ends.
-func (w *webhook) missingDeliveries(ctx context.Context) (lost int64, err error) {
+func (w *webhook) missingDeliveries(ctx context.Context) (lost int, err error) {
 	for deadline := time.Now().Add(w.patience); ; {
 		if lost = w.sink.waiting(); lost == 0 || time.Now().After(deadline) {
 			return lost, nil

@@ -133,7 +133,7 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 	if c = s.summarize(); c.after != 1 || c.last <= c.lastAnswer {
 		t.Errorf("one arrived after the last answer: %+v", c)
 	}
-	if s.forget(); s.summarize().accepted != 0 || s.waiting() != 0 || s.due.Load() != 0 || s.summarize().lastAnswer != 0 {
+	if s.forget(); s.summarize().accepted != 0 || s.waiting() != 0 || s.due != 0 || s.summarize().lastAnswer != 0 {
 		t.Error("after a restart the sink still knows messages")
 	}
 }
@@ -330,21 +330,19 @@ func TestDeliveriesAfterTheLastAnswer(t *testing.T) {
 // acknowledged, is no violation.
 func TestVerifyFindsUndelivered(t *testing.T) {
 	forget := func(s *sink) { // as if it had never received it
-		for i := range s.shards {
-			for id, n := range s.shards[i].seen {
-				if n.accepted != 0 && n.came != 0 {
-					n.came = 0
-					s.shards[i].seen[id] = n
-					s.landed.Add(-1)
-					return
-				}
+		for id, n := range s.seen {
+			if n.accepted != 0 && n.came != 0 {
+				n.came = 0
+				s.seen[id] = n
+				s.landed--
+				return
 			}
 		}
 	}
 	for name, c := range map[string]struct {
 		fault fault
 		spoil func(*sink)
-		lost  int64
+		lost  int
 	}{
 		"sound":                   {fault: sound},
 		"the sink forgets one":    {spoil: forget, lost: 1},
@@ -387,7 +385,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v.DeliveriesLost != c.lost || v.Clean() != (c.lost == 0) || v.Deliveries < 10 || v.Missing+v.Altered+v.Stray != 0 {
+			if v.DeliveriesLost != int64(c.lost) || v.Clean() != (c.lost == 0) || v.Deliveries < 10 || v.Missing+v.Altered+v.Stray != 0 {
 				t.Errorf("want %d lost: %+v", c.lost, v)
 			}
 			if again := v.DeliveredAgain == v.Deliveries; again != (c.fault == tellsTwice) {
@@ -424,10 +422,7 @@ func perform(ctx context.Context, dial load.Dial, clients, each int) error {
 
 // BenchmarkSink: the generator's cost of a delivery, without its connection.
 func BenchmarkSink(b *testing.B) {
-	s := &sink{opened: time.Now()}
-	for i := range s.shards {
-		s.shards[i].seen = map[host.UUID]delivery{}
-	}
+	s := &sink{opened: time.Now(), seen: map[host.UUID]delivery{}}
 	id := host.UUID{6: 0x70, 15: 1}
 	body, agent := []byte(deliveryOf(id.String(), someAgent)), bytes.Clone([]byte(someAgent))
 	b.ReportAllocs()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"parley/bench/load"
 	"parley/bench/result"
@@ -93,110 +92,33 @@ func (a *Scenario) Run(ctx context.Context, r *host.Round) error {
 // calls measures the two kinds of calls.
 func (a *Scenario) calls(ctx context.Context, r *host.Round) error {
 	plan, run := r.Plan, r.Result
-	if err := a.bridged(ctx, plan.Clients); err != nil {
+	if err := errors.Join(a.bridged(ctx, plan.Clients), a.host.FreshTokens(ctx)); err != nil {
 		return fmt.Errorf("%s: no agents that are reachable over A2A: %w", a.host.Name(), err)
 	}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	plan.Duration /= A2aTurns
 	plan.WarmUp /= A2aTurns
 	plan.Overtime = plan.Duration
-	var synced, called turns
-	for n := range A2aTurns {
-		if err := a.callTurn(ctx, a.sync, plan, &costWatch{meter: meter}, &synced); err != nil {
-			return err
-		}
-		watch := &costWatch{meter: meter}
-		if n == A2aTurns-1 {
-			watch.next = window
-		}
-		if err := a.callTurn(ctx, a.Prepare, plan, watch, &called); err != nil {
-			return err
-		}
+	prepare := [2]func(context.Context, int) (load.Dial, error){a.sync, a.Prepare}
+	sums, _, err := host.InTurn(ctx, plan, meter, A2aTurns, prepare, window, func(int) error { return a.host.FreshTokens(ctx) })
+	if err != nil {
+		return err
 	}
-	called.all.Fill(run)
+	synced, called := &sums[0], &sums[1]
+	called.Fill(run)
 	run.Figures = map[string]float64{
-		FigureSync: synced.all.PerSecond(), FigureA2A: called.all.PerSecond(),
-		FigureSyncCPU: synced.perCall(), FigureA2ACPU: called.perCall(),
+		FigureSync: synced.PerSecond(), FigureA2A: called.PerSecond(),
+		FigureSyncCPU: synced.CPUPerOperation(), FigureA2ACPU: called.CPUPerOperation(),
 	}
 	if run.Figures[FigureSync] > 0 {
 		run.Figures[FigureA2AOfSync] = run.Figures[FigureA2A] / run.Figures[FigureSync]
 	}
-	run.Laps = map[string]result.Latency{LapSync: synced.all.Latency.Latency(), LapA2A: called.all.Latency.Latency()}
-	run.Failures += synced.all.Failures
-	for reason, n := range synced.all.Reasons {
+	run.Laps = map[string]result.Latency{LapSync: synced.Latency.Latency(), LapA2A: called.Latency.Latency()}
+	run.Failures += synced.Failures
+	for reason, n := range synced.Reasons {
 		host.AddReason(run, "sync: "+reason, n)
 	}
 	return nil
-}
-
-// callTurn measures one window of one of the two calls.
-func (a *Scenario) callTurn(ctx context.Context, prepare func(context.Context, int) (load.Dial, error), plan load.Plan, watch *costWatch, into *turns) error {
-	if err := a.host.FreshTokens(ctx); err != nil {
-		return err
-	}
-	dial, err := prepare(ctx, plan.Clients)
-	if err != nil {
-		return err
-	}
-	watch.meter.Settle(ctx)
-	m, err := load.Run(ctx, plan, dial, watch)
-	if m != nil {
-		into.add(m, watch.spent)
-	}
-	return err
-}
-
-// turns sums the windows of one call.
-type turns struct {
-	all   *load.Measurement
-	spent time.Duration
-}
-
-func (t *turns) add(m *load.Measurement, spent time.Duration) {
-	t.spent += spent
-	if t.all == nil {
-		t.all = m
-		return
-	}
-	t.all.Add(m)
-}
-
-func (t *turns) perCall() float64 {
-	if t.all.Operations == 0 {
-		return 0
-	}
-	return float64(t.spent.Microseconds()) / float64(t.all.Operations)
-}
-
-// costWatch measures the target's processor time in a window. next, if not nil, observes
-// the window too.
-type costWatch struct {
-	meter         host.Meter
-	next          load.Watch
-	before, spent time.Duration
-}
-
-// Begin implements load.Watch.
-func (w *costWatch) Begin() {
-	w.before = w.meter.CPU()
-	if w.next != nil {
-		w.next.Begin()
-	}
-}
-
-// Tick implements load.Watch.
-func (w *costWatch) Tick(second result.Second) {
-	if w.next != nil {
-		w.next.Tick(second)
-	}
-}
-
-// End implements load.Watch.
-func (w *costWatch) End() {
-	w.spent = w.meter.CPU() - w.before
-	if w.next != nil {
-		w.next.End()
-	}
 }
 
 // bridged makes sure that there are n agents that call, and n that are reachable over A2A.
