@@ -294,7 +294,7 @@ func settle(ctx context.Context, pids []int) {
 	}
 	before := machine.Processes(pids...)
 	for deadline := time.Now().Add(idleWait); before.Problem == "" && time.Now().Before(deadline); {
-		if sleep(ctx, idleWindow) != nil {
+		if host.SleepUntil(ctx, time.Now().Add(idleWindow)) != nil {
 			return
 		}
 		now := machine.Processes(pids...)
@@ -302,16 +302,5 @@ func settle(ctx context.Context, pids []int) {
 			return
 		}
 		before = now
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/scenario"
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -49,7 +50,7 @@ func (r *runner) killUnderLoad(ctx context.Context, s *side) (killed bool, took 
 		// The error is expected: the server is killed during the run.
 		_, _ = load.Run(under, load.Plan{Clients: killedClients, Duration: time.Minute}, dial, nil)
 	}()
-	waited := sleep(ctx, min(killAfter, r.Duration))
+	waited := host.SleepUntil(ctx, time.Now().Add(min(killAfter, r.Duration)))
 	err = s.target.Kill()
 	cancel()
 	<-over

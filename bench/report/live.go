@@ -66,7 +66,7 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 		return
 	}
 	l.reported = elapsed.Truncate(progressEvery)
-	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", taskTitle(l.task), l.phase(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
+	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", taskTitle(l.task), seconds(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
 }
 
 // End shows the result of the run.
@@ -104,20 +104,6 @@ func plannedTime(t Task) string {
 		return seconds(t.Duration)
 	}
 	return seconds(t.WarmUp) + " of warm-up and " + seconds(t.Duration)
-}
-
-// phase describes the progress of the run. A run that exceeds its plan is an open loop that
-// fell behind and still sends its remaining arrivals.
-func (l *Live) phase(elapsed time.Duration) string {
-	t := l.task
-	total := t.WarmUp + t.Duration
-	switch {
-	case elapsed < t.WarmUp:
-		return "warming up, " + seconds(elapsed) + " of " + seconds(t.WarmUp)
-	case elapsed > total+time.Second:
-		return "behind its plan by " + seconds(elapsed-total)
-	}
-	return "measuring, " + seconds(elapsed-t.WarmUp) + " of " + seconds(t.Duration)
 }
 
 func outcome(r result.Run) string {

@@ -31,8 +31,8 @@ func TestLiveSpeaksEachTenSeconds(t *testing.T) {
 	}
 	for i, want := range []string{
 		"started, 2 s of warm-up and 28 s",
-		"measuring, 8 s of 28 s, 10,000 op/s, failures 10",
-		"measuring, 18 s of 28 s", "measuring, 28 s of 28 s",
+		"10 s, 10,000 op/s, failures 10",
+		"20 s, 20,000", "30 s, 30,000",
 		"15,000 op/s, p50 4.00 ms",
 	} {
 		if !strings.Contains(lines[i], want) || !strings.HasPrefix(lines[i], "[4/12] parley�[2J, send, 64 clients, closed loop, repeat 2 of 3: ") {
@@ -44,15 +44,12 @@ func TestLiveSpeaksEachTenSeconds(t *testing.T) {
 	}
 }
 
-func TestLiveSaysWhenALoopIsBehind(t *testing.T) {
+func TestLiveSaysWhyARunIsInvalid(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b)
 	l.Begin(watched)
-	l.Tick(35*time.Second, result.Second{})
 	l.End(result.Run{Invalid: "neighbours"})
-	for _, want := range []string{"behind its plan by 5 s", "INVALID: neighbours\n"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+	if want := "INVALID: neighbours\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, b.String())
 	}
 }

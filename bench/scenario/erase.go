@@ -157,23 +157,17 @@ func (e *erase) fill(ctx context.Context) (load.Dial, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &erasedSender{
-			Caller: &host.Caller{Conn: conn, Log: e.log.Begin(), Payloads: h.Payloads}, erased: e, workers: h.Deployment.Recipients,
-			kind: h.Deployment.MessageType("task_request"), choice: h.Choice(run, worker),
-			key: host.Key{Run: run, Worker: uint32(worker)}, payload: make([]byte, h.Payloads.Length()),
-		}, nil
+		c := &host.Caller{Conn: conn, Log: e.log.Begin(), Payloads: h.Payloads}
+		return &erasedSender{h.AnySender(c, host.Key{Run: run, Worker: uint32(worker)}), e, h.Deployment.Recipients, h.Choice(run, worker)}, nil
 	}, nil
 }
 
 // erasedSender is a client of fill.
 type erasedSender struct {
-	*host.Caller
-	erased                 *erase
-	workers                []*host.Agent
-	kind                   string
-	choice                 *rand.Rand
-	key                    host.Key
-	payload, body, request []byte
+	host.AnySender
+	erased  *erase
+	workers []*host.Agent
+	choice  *rand.Rand
 }
 
 // Do implements load.Client.
@@ -188,13 +182,8 @@ func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
 	case partReceived:
 		from, to = to, from
 	}
-	s.key.N, s.key.Part = uint32(n), part
-	s.Payloads.Write(s.payload, s.key)
-	s.body = fmt.Appendf(s.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
-	s.body = host.AppendContent(s.body, s.kind, s.payload)
-	s.request = wire.AppendRequest(s.request[:0], "POST", "/messages", from.Org.Token, nil, s.body)
-	_, err := s.Post(s.request, s.key, to.Mailbox)
-	return err
+	s.Key.N, s.Key.Part = uint32(n), part
+	return s.Send(from, to)
 }
 
 // settle collects the answers to a part of the messages, of messages in all.

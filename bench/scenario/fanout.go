@@ -23,21 +23,13 @@ const (
 	besideEvery = 10 * time.Millisecond
 )
 
-// Names of the figures and laps of a run of Fanout.
+// Names of the figures and laps of a run of Fanout. docs/benchmarks.md says what they mean.
 const (
-	// FigureRecipients is the number of copies of each broadcast.
-	FigureRecipients = "recipients"
-	// FigureDeliveries is the copies per second: all copies of the broadcasts in the
-	// window, divided by the time from its start until the last of them could be read.
-	FigureDeliveries = "deliveries_per_second"
-	// FigureDrain is the time from the last 201 until the last copy could be read.
-	FigureDrain = "drain_ms"
-	// FigureCopyCPU is the server's processor time per copy. FigureCopyLog is the bytes
-	// per copy that it appended to its log, without the payloads of the broadcasts.
-	FigureCopyCPU = "us_per_copy"
-	FigureCopyLog = "log_bytes_per_copy"
-	// FigureCastOfDirect is the median time to the 201 of a single broadcast, as a
-	// multiple of that of direct messages sent in turn with them.
+	FigureRecipients   = "recipients"
+	FigureDeliveries   = "deliveries_per_second"
+	FigureDrain        = "drain_ms"
+	FigureCopyCPU      = "us_per_copy"
+	FigureCopyLog      = "log_bytes_per_copy"
 	FigureCastOfDirect = "broadcast_of_direct_p50"
 
 	LapCastAlone   = "alone: 201 of a broadcast"

@@ -211,36 +211,21 @@ func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := &ringing{Caller: c, workers: h.Deployment.Recipients[:active], next: next, token: h.Deployment.ReceivingOrg.Token, kind: h.Deployment.MessageType("task_request")}
-		r.key = host.Key{Run: run, Worker: uint32(worker)}
-		r.payload = make([]byte, h.Payloads.Length())
-		h.Payloads.Write(r.payload, r.key)
-		return r, nil
+		key := host.Key{Run: run, Worker: uint32(worker)}
+		return &ringing{h.AnySender(c, key), h.Deployment.Recipients[:active], next}, nil
 	}, nil
 }
 
 // ringing is a client of ring.
 type ringing struct {
-	*host.Caller
-	workers                []*host.Agent
-	next                   *atomic.Int64
-	token, kind            string
-	key                    host.Key
-	payload, body, request []byte
+	host.AnySender
+	workers []*host.Agent
+	next    *atomic.Int64
 }
 
 // Do implements load.Client.
 func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
 	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
-	from, to := r.workers[at], r.workers[(at+1)%len(r.workers)]
-	r.key.N = uint32(n)
-	r.Payloads.Write(r.payload, r.key)
-	r.body = fmt.Appendf(r.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
-	r.body = host.AppendContent(r.body, r.kind, r.payload)
-	r.request = wire.AppendRequest(r.request[:0], "POST", "/messages", r.token, nil, r.body)
-	m, err := r.Post(r.request, r.key, to.Mailbox)
-	if err == nil && string(m.RecipientHandle) != to.Handle {
-		err = host.Wrong("another recipient than the one asked for")
-	}
-	return err
+	r.Key.N = uint32(n)
+	return r.Send(r.workers[at], r.workers[(at+1)%len(r.workers)])
 }

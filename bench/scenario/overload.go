@@ -140,7 +140,9 @@ func (p *overloadStep) dispatch(ctx context.Context) {
 			case s := <-p.idle:
 				s.due <- at
 			default:
-				p.tally.notOffered(p.inside(at))
+				if p.inside(at) {
+					p.tally.count(func() { p.tally.intended++ })
+				}
 			}
 		}
 		time.Sleep(time.Until(p.start.Add(time.Duration(float64(n) / p.Rate * 1e9))))
@@ -242,7 +244,11 @@ func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 	request := c.Request(to, s.key)
 	sent := time.Now()
 	if s.step.inside(due) {
-		t.sent(sent.Sub(due))
+		t.count(func() {
+			t.intended++
+			t.offered++
+			t.lag.Record(sent.Sub(due))
+		})
 	}
 	answer, err := c.Conn.Do(request)
 	answered := time.Now()
@@ -259,7 +265,15 @@ func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 		if fault := s.faultOf(answer); fault != "" {
 			t.failed(fault)
 		} else {
-			t.refused(s.step.inside(due), s.step.inside(answered), answered.Sub(sent))
+			t.count(func() {
+				if s.step.inside(due) {
+					t.refusing.Record(answered.Sub(sent))
+				}
+				if s.step.inside(answered) {
+					t.refusals++
+					t.recentNo++
+				}
+			})
 		}
 		return true, closing(answer)
 	}
@@ -271,7 +285,16 @@ func (s *overloadSender) send(due time.Time) (refused bool, err error) {
 	if err != nil {
 		t.failed(err.Error())
 	} else {
-		t.accepted(s.step.inside(due), s.step.inside(answered), answered.Sub(sent), answered.Sub(due))
+		t.count(func() {
+			if s.step.inside(due) {
+				t.service.Record(answered.Sub(sent))
+				t.latency.Record(answered.Sub(due))
+			}
+			if s.step.inside(answered) {
+				t.answered++
+				t.recently++
+			}
+		})
 	}
 	return false, closing(answer)
 }
@@ -310,22 +333,15 @@ func reasonOf(err error) string {
 	return "the connection broke: " + err.Error()
 }
 
-// Names of the figures and laps of a run of Overload.
+// Names of the figures and laps of a run of Overload. docs/benchmarks.md says what they mean.
 const (
-	// FigureIntended is the number of arrivals due per second, FigureOffered the number
-	// sent, and FigureNotOffered the number for which every connection was still waiting
-	// for an answer.
 	FigureIntended   = "intended_per_second"
 	FigureOffered    = "offered_per_second"
 	FigureNotOffered = "not_offered_per_second"
-	// FigureRefused is the number of 503 and 429 answers per second.
-	FigureRefused = "refused_per_second"
-	// FigurePeak is the target's peak memory in the run, in bytes.
-	FigurePeak = "resident_peak_bytes"
-	// LapRefused is the latency of refusals from the actual sending; LapLag is the delay
-	// with which the generator sent.
-	LapRefused = "refused, from the real sending"
-	LapLag     = "generator's delay"
+	FigureRefused    = "refused_per_second"
+	FigurePeak       = "resident_peak_bytes"
+	LapRefused       = "refused, from the real sending"
+	LapLag           = "generator's delay"
 )
 
 // tally counts the results of one step of Overload, of all senders together. Throughputs are
@@ -348,53 +364,19 @@ func newTally() *tally {
 	}
 }
 
-func (t *tally) sent(lag time.Duration) {
+// count changes the counts.
+func (t *tally) count(change func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.intended++
-	t.offered++
-	t.lag.Record(lag)
-}
-
-func (t *tally) notOffered(inside bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if inside {
-		t.intended++
-	}
-}
-
-func (t *tally) accepted(sentInside, answeredInside bool, service, latency time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if sentInside {
-		t.service.Record(service)
-		t.latency.Record(latency)
-	}
-	if answeredInside {
-		t.answered++
-		t.recently++
-	}
-}
-
-func (t *tally) refused(sentInside, answeredInside bool, service time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if sentInside {
-		t.refusing.Record(service)
-	}
-	if answeredInside {
-		t.refusals++
-		t.recentNo++
-	}
+	change()
 }
 
 // failed counts a failure, whether or not it is within the window.
 func (t *tally) failed(reason string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures++
-	t.reasons[reason]++
+	t.count(func() {
+		t.failures++
+		t.reasons[reason]++
+	})
 }
 
 // second ends a second. Its refusals are reported as Failures.

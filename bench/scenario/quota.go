@@ -17,11 +17,8 @@ import (
 	"parley/client/api"
 )
 
-// Names of the figures of a run of Quota.
+// Names of the figures of a run of Quota. docs/benchmarks.md says what they mean.
 const (
-	// FigureFree and FigureLimited are the sends per second to a server without and to
-	// one with quotas and rates, in turn, and FigureLimitedOfFree is the ratio of the
-	// second to the first.
 	FigureFree          = "free_per_second"
 	FigureLimited       = "limited_per_second"
 	FigureLimitedOfFree = "limited_of_free"

@@ -29,32 +29,17 @@ const (
 	drainLeast = 1000
 )
 
-// Names of the figures and laps of a run of Webhook.
+// Names of the figures and laps of a run of Webhook. docs/benchmarks.md says what they mean.
 const (
-	// FigureBare and FigureHooked are the sends per second to agents without and with a
-	// webhook, in turn, and FigureHookedOfBare is the ratio of the second to the first.
 	FigureBare         = "bare_per_second"
 	FigureHooked       = "hooked_per_second"
 	FigureHookedOfBare = "hooked_of_bare"
-	// FigureNews is the deliveries per second, from the first 201 of a turn to the last
-	// delivery.
-	FigureNews = "webhook_deliveries_per_second"
-	// FigureDrained is the deliveries per second after the last 201 of a turn, until
-	// the last of them. A server whose processors are all busy handles sends first, and
-	// this is its rate of deliveries afterwards. If fewer than drainLeast were left, it
-	// equals FigureNews.
-	FigureDrained = "drain_per_second"
-	// FigureDeliveryCPU is the target's processor time for each of these, in microseconds;
-	// there is none if fewer than drainLeast were left.
-	FigureDeliveryCPU = "us_per_delivery"
-	// FigureNewsDrain is the time from the last 201 of a turn to the last delivery, in
-	// the turn in which it was longest.
-	FigureNewsDrain = "webhook_drain_ms"
-	// FigureAgain is the number of repeated deliveries.
-	FigureAgain = "delivered_again"
-	// FigureHangingP99 is the 99th percentile from the 201 to the delivery while
-	// other targets hang.
-	FigureHangingP99 = "beside_hanging_p99_ms"
+	FigureNews         = "webhook_deliveries_per_second"
+	FigureDrained      = "drain_per_second"
+	FigureDeliveryCPU  = "us_per_delivery"
+	FigureNewsDrain    = "webhook_drain_ms"
+	FigureAgain        = "delivered_again"
+	FigureHangingP99   = "beside_hanging_p99_ms"
 
 	LapNews    = "full load: delivery after the 201"
 	LapHanging = "while 1 % hang: delivery after the 201"

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,9 +35,6 @@ var settings = []string{
 	"synchronous_commit=on",
 	"fsync=on",
 }
-
-// socketPrefix is the name of the temporary folder of the socket, before a number.
-const socketPrefix = "bench-postgres-"
 
 const (
 	// startPatience includes recovery after a kill.
@@ -114,7 +110,7 @@ func (c *cluster) choosePlaces(dir string) (err error) {
 	}
 	// The path of a socket may have at most 107 bytes, so the socket cannot be below an
 	// arbitrary --dir.
-	if c.socket, err = os.MkdirTemp("", socketPrefix); err != nil {
+	if c.socket, err = os.MkdirTemp("", "bench-postgres-"); err != nil {
 		return err
 	}
 	if err := c.own(c.socket); err != nil {
@@ -183,7 +179,6 @@ func (c *cluster) initialize(ctx context.Context) error {
 // start runs the server as our child, without pg_ctl, whose server would not be our
 // child.
 func (c *cluster) start() error {
-	c.awaitPredecessor()
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -208,31 +203,6 @@ func (c *cluster) start() error {
 		}
 	}()
 	return <-started
-}
-
-// awaitPredecessor waits for the end of a server whose parent was killed, and removes the
-// folder of its socket, which was left behind. If the server does not end, or if its
-// process id now belongs to another process, PostgreSQL decides by its lock file.
-func (c *cluster) awaitPredecessor() {
-	lock, err := os.ReadFile(filepath.Join(c.data, "postmaster.pid"))
-	if err != nil {
-		return
-	}
-	// The lock file has the process id on its first line and the socket on its fifth.
-	lines := strings.Split(string(lock), "\n")
-	pid, err := strconv.Atoi(lines[0])
-	if err != nil || pid <= 0 || len(lines) < 5 {
-		return
-	}
-	for range 200 {
-		if syscall.Kill(pid, 0) != nil {
-			if ours := filepath.Join(os.TempDir(), socketPrefix); strings.HasPrefix(lines[4], ours) {
-				os.RemoveAll(lines[4])
-			}
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // address returns the connection string for the socket.

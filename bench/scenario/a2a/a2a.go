@@ -21,28 +21,18 @@ const (
 	taskTextMax = 98_000
 )
 
-// Names of the figures and laps of a run of A2A.
+// Names of the figures and laps of a run of A2A. docs/benchmarks.md says what they mean.
 const (
-	// FigureSync and FigureA2A are the calls per second of POST /messages/sync and of
-	// SendMessage, both through to the reply and in turn. FigureA2AOfSync is the ratio of
-	// the second to the first.
-	FigureSync      = "sync_per_second"
-	FigureA2A       = "a2a_per_second"
-	FigureA2AOfSync = "a2a_of_sync"
-	// FigureSyncCPU and FigureA2ACPU are the target's processor time for a call, in
-	// microseconds, that of the answering agent's requests included.
-	FigureSyncCPU = "sync_us_per_call"
-	FigureA2ACPU  = "a2a_us_per_call"
-	// FigureSubscriptions is how many streams of tasks were open at once.
-	FigureSubscriptions = "subscriptions"
-	// FigureSubscriptionBytes is the growth of the target's resident memory per stream,
-	// FigureSubscriptionLive that of its heap and its stacks after a collection.
+	FigureSync              = "sync_per_second"
+	FigureA2A               = "a2a_per_second"
+	FigureA2AOfSync         = "a2a_of_sync"
+	FigureSyncCPU           = "sync_us_per_call"
+	FigureA2ACPU            = "a2a_us_per_call"
+	FigureSubscriptions     = "subscriptions"
 	FigureSubscriptionBytes = "bytes_per_subscription"
 	FigureSubscriptionLive  = "live_bytes_per_subscription"
-	// FigureLastEnd is the time from the sending of the first reply to the arrival of the
-	// last end of a task, FigureLastEndAfter that from the last 201.
-	FigureLastEnd      = "last_end_ms"
-	FigureLastEndAfter = "last_end_after_201_ms"
+	FigureLastEnd           = "last_end_ms"
+	FigureLastEndAfter      = "last_end_after_201_ms"
 
 	LapSync = "messages/sync: to the reply"
 	LapA2A  = "SendMessage: to the reply"

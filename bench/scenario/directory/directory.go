@@ -36,31 +36,16 @@ const (
 	cardPause = 20 * time.Millisecond
 )
 
-// Names of the figures of a run of Directory.
+// Names of the figures of a run of Directory. docs/benchmarks.md says what they mean.
 const (
-	// FigureCards is how many cards the directory has.
-	FigureCards = "cards"
-	// FigurePublished is how many cards a second were published while the directory was
-	// filled, agents included.
-	FigurePublished = "filled_per_second"
-	// FigureVectors is how long after the last of them it was found by its meaning.
-	FigureVectors = "vectors_after_ms"
-	// FigureCardMemory is the growth of the server's resident memory per card while the
-	// directory was filled, everything included: agents, caches, garbage.
-	FigureCardMemory = "resident_bytes_per_card"
-	// FigureMisspelled is the share of cards that were found by their names with one
-	// word misspelled, among the first 20.
-	FigureMisspelled = "misspelled_found"
-	// FigureNeeds is the share of rows of searches by meaning that are of the category
-	// that was asked for.
-	FigureNeeds = "meaning_in_category"
-	// FigureMeant is the share of searches by meaning that find anything, and FigureBoth that
-	// of searches by a name and by the description of a skill that show the card among the
-	// first 20.
-	FigureMeant = "meaning_found"
-	FigureBoth  = "words_and_meaning_found"
-	// FigureRestarted is how long a restart takes until the server answers, and
-	// FigureRestartedAll until it finds all cards.
+	FigureCards        = "cards"
+	FigurePublished    = "filled_per_second"
+	FigureVectors      = "vectors_after_ms"
+	FigureCardMemory   = "resident_bytes_per_card"
+	FigureMisspelled   = "misspelled_found"
+	FigureNeeds        = "meaning_in_category"
+	FigureMeant        = "meaning_found"
+	FigureBoth         = "words_and_meaning_found"
 	FigureRestarted    = "restart_ms"
 	FigureRestartedAll = "restart_all_cards_ms"
 )

@@ -218,3 +218,29 @@ func (c *Caller) Reply(r *ReplyRequest, original UUID, key Key, to *Agent) (Mess
 	}
 	return m, nil
 }
+
+// AnySender sends messages from any agent to any other on one connection.
+type AnySender struct {
+	*Caller
+	Key                    Key
+	kind                   string
+	payload, body, request []byte
+}
+
+// AnySender returns a sender on a connection, with the first key of its messages.
+func (h *Host) AnySender(c *Caller, key Key) AnySender {
+	return AnySender{Caller: c, Key: key, kind: h.Deployment.MessageType("task_request"), payload: make([]byte, h.Payloads.Length())}
+}
+
+// Send sends the message of Key and checks the answer.
+func (s *AnySender) Send(from, to *Agent) error {
+	s.Payloads.Write(s.payload, s.Key)
+	s.body = fmt.Appendf(s.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
+	s.body = AppendContent(s.body, s.kind, s.payload)
+	s.request = wire.AppendRequest(s.request[:0], "POST", "/messages", from.Org.Token, nil, s.body)
+	m, err := s.Post(s.request, s.Key, to.Mailbox)
+	if err == nil && string(m.RecipientHandle) != to.Handle {
+		err = Wrong("another recipient than the one asked for")
+	}
+	return err
+}
