@@ -31,8 +31,9 @@ type worker struct {
 	run        *run
 	index      int
 	connection connection
-	schedule   schedule
-	laps       Laps
+	// tick is the number of the next arrival in an open loop.
+	tick float64
+	laps Laps
 
 	operations, failures int64
 	reasons              map[string]int64
@@ -58,7 +59,7 @@ func newWorker(r *run, index int) *worker {
 	w.service = w.latency
 	if r.plan.Rate > 0 {
 		w.service = NewHistogram()
-		w.schedule = newSchedule(r.plan, index)
+		w.tick = float64(index)
 	}
 	return w
 }
@@ -120,7 +121,7 @@ func (w *worker) await() (due, sent time.Time, more bool) {
 	if r.plan.Rate == 0 {
 		return now, now, now.Before(r.end)
 	}
-	due = r.start.Add(w.schedule.next())
+	due = w.arrival()
 	if !due.Before(r.end) {
 		return due, now, false
 	}
@@ -181,7 +182,7 @@ func (w *worker) fail(reason string, at time.Time) {
 // giveUp counts the current arrival and all later ones as never sent. Their wait so far
 // is a lower bound of their latency.
 func (w *worker) giveUp(due, now time.Time) {
-	for ; due.Before(w.run.end); due = w.run.start.Add(w.schedule.next()) {
+	for ; due.Before(w.run.end); due = w.arrival() {
 		if due.Before(w.run.begin) {
 			continue
 		}
@@ -229,22 +230,12 @@ func (w *worker) redial(now time.Time, cause error) error {
 	}
 }
 
-// schedule computes a worker's arrivals as offsets from the start of the run: the ticks index,
-// index+clients, … of equal gaps.
-type schedule struct {
-	// gap is the nanoseconds between arrivals of all workers together.
-	gap, tick, every float64
-}
-
-func newSchedule(plan Plan, index int) schedule {
-	return schedule{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
-}
-
-// next returns the next arrival.
-func (p *schedule) next() time.Duration {
-	at := time.Duration(p.tick * p.gap)
-	p.tick += p.every
-	return at
+// arrival returns the worker's next arrival: of equal gaps those with the numbers index,
+// index+clients and so on.
+func (w *worker) arrival() time.Time {
+	at := time.Duration(w.tick * 1e9 / w.run.plan.Rate)
+	w.tick += float64(w.run.plan.Clients)
+	return w.run.start.Add(at)
 }
 
 // connection holds a worker's client. Only the worker uses and replaces it; a

@@ -121,20 +121,15 @@ func (e *listeners) answered(key host.Key, id host.UUID, began, at time.Time, me
 // await waits until every stream has received all answered broadcasts whose key satisfies
 // which.
 func (e *listeners) await(ctx context.Context, which func(host.Key) bool) error {
-	for patience := time.Now().Add(e.patience); ; {
-		missing, err := e.missing(which)
-		switch {
-		case err != nil:
-			return err
-		case missing == 0:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case time.Now().After(patience):
-			return fmt.Errorf("%d broadcasts were not with all of %d members within %v", missing, len(e.owners), e.patience)
-		}
-		time.Sleep(copiesPause)
+	var missing int
+	inTime, err := host.Poll(ctx, e.patience, copiesPause, func() (_ bool, err error) {
+		missing, err = e.missing(which)
+		return missing == 0, err
+	})
+	if err == nil && !inTime {
+		err = fmt.Errorf("%d broadcasts were not with all of %d members within %v", missing, len(e.owners), e.patience)
 	}
+	return err
 }
 
 func (e *listeners) missing(which func(host.Key) bool) (n int, err error) {

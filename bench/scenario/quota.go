@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,8 +115,7 @@ type spent struct {
 // terms are what a server says about its limits.
 type terms struct{ host *host.Host }
 
-// verify sends a message and checks the terms. With limits, every quota must be a number, the message must be counted and every kind of
-// rate must be stated. Without limits, the quota of messages must be open and no rate
+// verify sends a message and checks the terms. With limits, every quota must be a number, the message must be counted and its rate must be stated. Without limits, the quota of messages must be open and no rate
 // may be stated. Comparing two servers is meaningless if one of them is not configured
 // as expected.
 func (t terms) verify(ctx context.Context, limited bool) (spent, error) {
@@ -141,10 +139,8 @@ func (t terms) check(ctx context.Context, limited bool) (spent, error) {
 		return spent{}, err
 	}
 	before := spentOf(quotas)
-	for _, call := range t.calls() {
-		if err := t.checkRate(ctx, call, limited); err != nil {
-			return spent{}, err
-		}
+	if err := t.checkRate(ctx, limited); err != nil {
+		return spent{}, err
 	}
 	after, err := t.spent(ctx)
 	if err == nil && after.resets.Equal(before.resets) && after.messages != before.messages+1 {
@@ -204,71 +200,35 @@ func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
 	return nil
 }
 
-// ratedCall is a request with its own kind of rate.
-type ratedCall struct {
-	rate, method, path, kind string
-	body                     []byte
-	// basic authenticates with the client's credentials, bearer with a token.
-	basic, bearer bool
-	status        int
-	// key is that of the message which the call sends.
-	key host.Key
-}
-
-// calls returns a call of each kind that a sender makes. The second sends a message.
-func (t terms) calls() []ratedCall {
+// checkRate sends a message and checks whether the answer states a rate.
+func (t terms) checkRate(ctx context.Context, limited bool) error {
 	h := t.host
+	from, to, key := h.Deployment.Senders[0], h.Deployment.Recipients[0], host.Key{Run: h.NextRun()}
 	payload := make([]byte, h.Payloads.Length())
-	key := host.Key{Run: h.NextRun()}
 	h.Payloads.Write(payload, key)
-	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, h.Deployment.Recipients[0].Handle, h.Deployment.Senders[0].Handle)
+	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
 	body = host.AppendContent(body, h.Deployment.MessageType("task_request"), payload)
-	form := url.Values{"grant_type": {"client_credentials"}}
-	return []ratedCall{
-		{rate: "token", method: "POST", path: "/oauth/token", kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()), basic: true, status: 200},
-		{rate: "writes", method: "POST", path: "/messages", kind: "application/json", body: body, bearer: true, status: 201, key: key},
-		{rate: "reads", method: "GET", path: "/org/quotas", bearer: true, status: 200},
-		{rate: "public", method: "GET", path: "/version", status: 200},
-	}
-}
-
-// checkRate makes a call and checks whether the answer states a rate.
-func (t terms) checkRate(ctx context.Context, call ratedCall, limited bool) error {
-	h := t.host
-	request, err := http.NewRequestWithContext(ctx, call.method, h.Deployment.Base+call.path, bytes.NewReader(call.body))
+	request, err := http.NewRequestWithContext(ctx, "POST", h.Deployment.Base+"/messages", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	if call.kind != "" {
-		request.Header.Set("Content-Type", call.kind)
-	}
-	sender := h.Deployment.SendingOrg
-	if call.bearer {
-		request.Header.Set("Authorization", "Bearer "+sender.Token)
-	}
-	if call.basic {
-		request.SetBasicAuth(sender.Credentials.ClientID.String(), sender.Credentials.ClientSecret)
-	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+from.Org.Token)
 	status, header, text, err := host.Call(request)
 	if err != nil {
 		return err
 	}
-	if status != call.status {
-		return fmt.Errorf("%s %s is answered with %d: %s", call.method, call.path, status, text)
+	m, err := host.ReadMessage(text)
+	if status != http.StatusCreated || err != nil {
+		return fmt.Errorf("a message is answered with %d: %s", status, text)
 	}
-	if call.key.Run != 0 {
-		m, err := host.ReadMessage(text)
-		if err != nil {
-			return err
-		}
-		h.Log.Begin().Acknowledged(m.ID, call.key, h.Deployment.Recipients[0].Mailbox)
-	}
+	h.Log.Begin().Acknowledged(m.ID, key, to.Mailbox)
 	stated := header.Get(rateLimitHeader)
 	switch n, err := strconv.ParseInt(stated, 10, 64); {
 	case limited && (err != nil || n <= 0):
-		return fmt.Errorf("the rate of %s is not checked: %s %s states none", call.rate, call.method, call.path)
+		return errors.New("the rate of writes is not checked: POST /messages states none")
 	case !limited && stated != "":
-		return fmt.Errorf("there is a rate of %s: %s %s states %q", call.rate, call.method, call.path, stated)
+		return fmt.Errorf("there is a rate of writes: POST /messages states %q", stated)
 	}
 	return nil
 }

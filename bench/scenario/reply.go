@@ -13,12 +13,12 @@ import (
 
 // pair is one client of Reply: two agents, each with its own connection and stream.
 type pair struct {
-	asker, answerer   *host.Agent
-	ask, answer       *host.Caller
-	toAsker, toAnswer *wire.Stream
-	request           *host.SendRequest
-	reply             *host.ReplyRequest
-	key               host.Key
+	*host.Answering
+	asker, answerer *host.Agent
+	toAsker         *wire.Stream
+	request         *host.SendRequest
+	reply           *host.ReplyRequest
+	key             host.Key
 }
 
 // reply is Reply.
@@ -33,8 +33,12 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		p := &pair{asker: h.Deployment.Askers[worker], answerer: h.Deployment.Answerers[worker], key: host.Key{Run: run, Worker: uint32(worker)}}
-		if err := p.open(ctx, h); err != nil {
-			return nil, errors.Join(err, p.Close())
+		var err error
+		if p.Answering, err = h.OpenAnswering(ctx, p.answerer); err != nil {
+			return nil, err
+		}
+		if p.toAsker, err = h.Listen(ctx, p.asker); err != nil {
+			return nil, errors.Join(err, p.Answering.Close())
 		}
 		p.request = host.NewSendRequest(h, "/messages", p.asker, p.answerer)
 		p.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
@@ -42,25 +46,11 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 	}, nil
 }
 
-func (p *pair) open(ctx context.Context, h *host.Host) (err error) {
-	if p.ask, err = h.Caller(ctx); err != nil {
-		return err
-	}
-	if p.answer, err = h.Caller(ctx); err != nil {
-		return err
-	}
-	if p.toAsker, err = h.Listen(ctx, p.asker); err != nil {
-		return err
-	}
-	p.toAnswer, err = h.Listen(ctx, p.answerer)
-	return err
-}
-
 // Do implements load.Client: one complete round trip.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 	p.key.N, p.key.Part = uint32(n), host.PartRequest
-	p.ask.Payloads.Write(p.request.Bytes[p.request.Payload:], p.key)
-	m, err := p.ask.Post(p.request.Bytes, p.key, p.answerer.Mailbox)
+	p.Asks.Payloads.Write(p.request.Bytes[p.request.Payload:], p.key)
+	m, err := p.Asks.Post(p.request.Bytes, p.key, p.answerer.Mailbox)
 	if err != nil {
 		return err
 	}
@@ -69,12 +59,12 @@ func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 		return host.Wrong("another recipient than the one asked for")
 	}
 	laps.Note("accepted", time.Since(laps.Intended()))
-	if err := p.arrives(p.toAnswer, asked, p.key); err != nil {
+	if err := p.arrives(p.Stream, asked, p.key); err != nil {
 		return err
 	}
 	laps.Note("delivery", time.Since(laps.Intended()))
 	p.key.Part = host.PartReply
-	m, err = p.answer.Reply(p.reply, asked, p.key, p.asker)
+	m, err = p.Answers.Reply(p.reply, asked, p.key, p.asker)
 	if err != nil {
 		return err
 	}
@@ -84,7 +74,7 @@ func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 // arrives waits until a stream delivers the message of key.
 func (p *pair) arrives(stream *wire.Stream, id host.UUID, key host.Key) error {
 	for {
-		m, got, err := host.NextMessage(stream, p.ask.Payloads)
+		m, got, err := host.NextMessage(stream, p.Asks.Payloads)
 		if err != nil {
 			return err
 		}
@@ -110,20 +100,7 @@ func earlier(got, key host.Key) bool {
 }
 
 // Close implements load.Client.
-func (p *pair) Close() error {
-	var errs []error
-	for _, c := range []*host.Caller{p.ask, p.answer} {
-		if c != nil {
-			errs = append(errs, c.Close())
-		}
-	}
-	for _, s := range []*wire.Stream{p.toAsker, p.toAnswer} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (p *pair) Close() error { return errors.Join(p.Answering.Close(), p.toAsker.Close()) }
 
 // waiting is one client of Sync: an asker with a waiting request, and an agent that
 // answers the messages on its stream.

@@ -82,10 +82,12 @@ const (
 	GrowMessages = "grow-messages"
 )
 
-// Names lists all scenarios in the order in which they are run. Hot and the scenarios after
-// it are run only if they are named.
-func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Stream, Hot, Cold, Idle, Overload, Fanout, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover, Erase, GrowAgents, GrowMessages}
+// Names lists all scenarios in the order in which they are run.
+func Names() (all []string) {
+	for _, kind := range kinds {
+		all = append(all, kind.name)
+	}
+	return all
 }
 
 // plain are the scenarios that targets other than Parley support.
@@ -128,10 +130,9 @@ func (s *Set) Can(name string) bool {
 
 // Scenario returns a scenario on this target; nil if there is no such scenario.
 func (s *Set) Scenario(name string) host.Scenario {
-	if s.scenarios[name] == nil {
-		if one := newScenario(s, name); one != nil {
-			s.scenarios[name] = one
-		}
+	at := slices.Index(Names(), name)
+	if s.scenarios[name] == nil && at >= 0 {
+		s.scenarios[name] = kinds[at].of(s)
 	}
 	return s.scenarios[name]
 }
@@ -158,52 +159,34 @@ func (s *Set) Prepare(ctx context.Context, name string, clients int) (load.Dial,
 	return operations.Prepare(ctx, clients)
 }
 
-// newScenario returns a scenario on a target; nil if there is no such scenario.
-func newScenario(s *Set, name string) host.Scenario {
-	h := s.Host
-	switch name {
-	case Send:
-		return loads{&send{h}, s, name}
-	case Reply:
-		return loads{&reply{h}, s, name}
-	case Sync:
-		return loads{&syncCalls{h}, s, name}
-	case Inbox:
-		return loads{&inbox{h}, s, name}
-	case Stream:
-		return &streams{h}
-	case Hot:
-		return loads{&replies{host: h, conversations: 1}, s, name}
-	case Cold:
-		return loads{&replies{host: h, conversations: coldConversations}, s, name}
-	case Idle:
-		return idle{}
-	case Overload:
-		return &overload{h}
-	case Fanout:
-		return &fanout{host: h, patience: copiesPatience}
-	case HotGroup:
-		return loads{&hotGroup{host: h}, s, name}
-	case Poll:
-		return &poll{host: h, set: s}
-	case Webhook:
-		return &webhook{host: h, patience: deliveryWait}
-	case Directory:
-		return directory.New(h)
-	case A2A:
-		return a2a.New(h, (&syncCalls{h}).Prepare)
-	case Quota:
-		return &quota{s}
-	case Failover:
-		return &failover{s}
-	case Erase:
-		return &erase{set: s}
-	case GrowAgents:
-		return &growAgents{host: h}
-	case GrowMessages:
-		return &growMessages{set: s}
-	}
-	return nil
+// kinds are all scenarios, in the order in which they are run. Hot and those after it are run
+// only if they are named.
+var kinds = []struct {
+	name string
+	of   func(s *Set) host.Scenario
+}{
+	{Send, func(s *Set) host.Scenario { return loads{&send{s.Host}, s, Send} }},
+	{Reply, func(s *Set) host.Scenario { return loads{&reply{s.Host}, s, Reply} }},
+	{Sync, func(s *Set) host.Scenario { return loads{&syncCalls{s.Host}, s, Sync} }},
+	{Inbox, func(s *Set) host.Scenario { return loads{&inbox{s.Host}, s, Inbox} }},
+	{Stream, func(s *Set) host.Scenario { return &streams{s.Host} }},
+	{Hot, func(s *Set) host.Scenario { return loads{&replies{host: s.Host, conversations: 1}, s, Hot} }},
+	{Cold, func(s *Set) host.Scenario {
+		return loads{&replies{host: s.Host, conversations: coldConversations}, s, Cold}
+	}},
+	{Idle, func(*Set) host.Scenario { return idle{} }},
+	{Overload, func(s *Set) host.Scenario { return &overload{s.Host} }},
+	{Fanout, func(s *Set) host.Scenario { return &fanout{host: s.Host, patience: copiesPatience} }},
+	{HotGroup, func(s *Set) host.Scenario { return loads{&hotGroup{host: s.Host}, s, HotGroup} }},
+	{Poll, func(s *Set) host.Scenario { return &poll{host: s.Host, set: s} }},
+	{Webhook, func(s *Set) host.Scenario { return &webhook{host: s.Host, patience: deliveryWait} }},
+	{Quota, func(s *Set) host.Scenario { return &quota{s} }},
+	{Directory, func(s *Set) host.Scenario { return directory.New(s.Host) }},
+	{A2A, func(s *Set) host.Scenario { return a2a.New(s.Host, (&syncCalls{s.Host}).Prepare) }},
+	{Failover, func(s *Set) host.Scenario { return &failover{s} }},
+	{Erase, func(s *Set) host.Scenario { return &erase{set: s} }},
+	{GrowAgents, func(s *Set) host.Scenario { return &growAgents{host: s.Host} }},
+	{GrowMessages, func(s *Set) host.Scenario { return &growMessages{set: s} }},
 }
 
 // idle is a server without load.

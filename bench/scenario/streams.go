@@ -186,23 +186,18 @@ func (c *streamReaders) leave(ctx context.Context, meter host.Meter, run *result
 	if before < 0 {
 		return nil
 	}
-	for {
-		open := meter.Open()
-		switch took := time.Since(start); {
-		case open <= before-half:
-			run.Figures["disconnect_ms"] = float64(took.Microseconds()) / 1e3
-			return nil
-		case took > closePatience:
-			run.Failures += int64(open - (before - half))
-			run.Reasons = map[string]int64{"a closed stream was not noticed": run.Failures}
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
-		}
+	var open int
+	noticed, err := host.Poll(ctx, closePatience, 2*time.Millisecond, func() (bool, error) {
+		open = meter.Open()
+		return open <= before-half, nil
+	})
+	if noticed {
+		run.Figures["disconnect_ms"] = float64(time.Since(start).Microseconds()) / 1e3
+	} else if err == nil {
+		run.Failures += int64(open - (before - half))
+		run.Reasons = map[string]int64{"a closed stream was not noticed": run.Failures}
 	}
+	return err
 }
 
 func (c *streamReaders) close() {

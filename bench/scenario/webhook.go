@@ -270,16 +270,11 @@ func (w *webhook) awaitDeliveries(ctx context.Context) error {
 
 // missingDeliveries waits likewise and returns how many deliveries are missing when patience ends.
 func (w *webhook) missingDeliveries(ctx context.Context) (lost int, err error) {
-	for deadline := time.Now().Add(w.patience); ; {
-		if lost = w.sink.waiting(); lost == 0 || time.Now().After(deadline) {
-			return lost, nil
-		}
-		select {
-		case <-ctx.Done():
-			return lost, context.Cause(ctx)
-		case <-time.After(deliveryPause):
-		}
-	}
+	_, err = host.Poll(ctx, w.patience, deliveryPause, func() (bool, error) {
+		lost = w.sink.waiting()
+		return lost == 0, nil
+	})
+	return lost, err
 }
 
 // sendingTo returns a Dial for clients that send to agents whose names differ only in their last

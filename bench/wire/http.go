@@ -110,8 +110,7 @@ func cause(err error) error {
 func (c *HTTP) Close() error { return c.conn.Close() }
 
 // Request returns the bytes of one request, to be built once and sent often. token is a
-// bearer token, or empty. A body is application/json unless headers say otherwise, and
-// the host is localhost unless headers name one.
+// bearer token, or empty. A body is application/json, and the host is localhost.
 func Request(method, path, token string, headers [][2]string, body []byte) []byte {
 	return AppendRequest(nil, method, path, token, headers, body)
 }
@@ -122,9 +121,7 @@ func AppendRequest(to []byte, method, path, token string, headers [][2]string, b
 	to = append(to, clean(method)...)
 	to = append(append(to, ' '), clean(path)...)
 	to = append(to, " HTTP/1.1\r\n"...)
-	if !names(headers, "Host") {
-		to = appendField(to, "Host", "localhost")
-	}
+	to = appendField(to, "Host", "localhost")
 	if token != "" {
 		to = append(to, "Authorization: Bearer "...)
 		to = append(append(to, clean(token)...), "\r\n"...)
@@ -132,7 +129,7 @@ func AppendRequest(to []byte, method, path, token string, headers [][2]string, b
 	for _, h := range headers {
 		to = appendField(to, h[0], h[1])
 	}
-	if len(body) > 0 && !names(headers, "Content-Type") {
+	if len(body) > 0 {
 		to = appendField(to, "Content-Type", "application/json")
 	}
 	if len(body) > 0 || method == "POST" || method == "PUT" || method == "PATCH" {
@@ -145,15 +142,6 @@ func AppendRequest(to []byte, method, path, token string, headers [][2]string, b
 func appendField(to []byte, name, value string) []byte {
 	to = append(append(to, clean(name)...), ": "...)
 	return append(append(to, clean(value)...), "\r\n"...)
-}
-
-func names(headers [][2]string, name string) bool {
-	for _, h := range headers {
-		if strings.EqualFold(h[0], name) {
-			return true
-		}
-	}
-	return false
 }
 
 func clean(s string) string {

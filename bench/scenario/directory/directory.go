@@ -223,22 +223,17 @@ func (d *Scenario) await(ctx context.Context, query string, enough func(*listing
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	for deadline := time.Now().Add(d.Patience); ; {
+	inTime, err := host.Poll(ctx, d.Patience, cardPause, func() (bool, error) {
 		l, err := search(conn, query)
-		switch {
-		case err != nil && !isShed(err):
-			return err
-		case err == nil && enough(l):
-			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("not all cards were found within %v (%v)", d.Patience, err)
+		if isShed(err) {
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(cardPause):
-		}
+		return err == nil && enough(l), err
+	})
+	if err == nil && !inTime {
+		err = fmt.Errorf("not all cards were found within %v", d.Patience)
 	}
+	return err
 }
 
 // enrollAll creates agents and publishes their cards, from one place up to another.

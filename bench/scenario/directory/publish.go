@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,19 +149,12 @@ func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
 
 // await searches until a card is found.
 func (r *republishing) await(ctx context.Context, of *host.Agent, query string) error {
-	for deadline := time.Now().Add(r.within); ctx.Err() == nil; time.Sleep(foundPause) {
+	found, err := host.Poll(ctx, r.within, foundPause, func() (bool, error) {
 		l, err := search(r.searches, query)
-		if err != nil {
-			return err
-		}
-		for _, id := range l.ids {
-			if id == host.UUID(of.ID) {
-				return nil
-			}
-		}
-		if time.Now().After(deadline) {
-			return host.Wrong("a published card is not found")
-		}
+		return err == nil && slices.Contains(l.ids, host.UUID(of.ID)), err
+	})
+	if err == nil && !found {
+		err = host.Wrong("a published card is not found")
 	}
-	return ctx.Err()
+	return err
 }

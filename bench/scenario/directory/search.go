@@ -27,12 +27,6 @@ const (
 	misspelled = 0.2
 	// FiltersDrawn is how many different filters the searches use.
 	FiltersDrawn = 256
-	// The least shares of a sound directory: of FigureMisspelled, FigureNeeds,
-	// FigureMeant and FigureBoth.
-	misspelledLeast = 0.8
-	needsLeast      = 0.5
-	meantLeast      = 0.8
-	bothLeast       = 0.7
 	// stemLetters is how many letters two forms of a word have in common.
 	stemLetters = 4
 	// rareWord is the number of cards from which a word counts as known.
@@ -78,7 +72,7 @@ func (t *SearchTally) Judge(figures map[string]float64) (err error) {
 		figure string
 		of     *share
 		least  float64
-	}{{FigureMisspelled, &t.misspelled, misspelledLeast}, {FigureNeeds, &t.needs, needsLeast}, {FigureMeant, &t.meant, meantLeast}, {FigureBoth, &t.both, bothLeast}} {
+	}{{FigureMisspelled, &t.misspelled, 0.8}, {FigureNeeds, &t.needs, 0.5}, {FigureMeant, &t.meant, 0.8}, {FigureBoth, &t.both, 0.7}} {
 		n := one.of.of.Load()
 		if n == 0 {
 			continue

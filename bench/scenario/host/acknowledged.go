@@ -2,6 +2,8 @@ package host
 
 import (
 	"bytes"
+	"hash"
+	"hash/fnv"
 	"slices"
 	"sync"
 
@@ -107,7 +109,7 @@ type mailboxReading struct {
 	// oldest holds, for each client of a run, its oldest acknowledged message so far.
 	oldest map[author]Key
 	// digest is of all ids in their order.
-	digest uint64
+	digest hash.Hash64
 }
 
 // author is a client of a run, which sends one message after the other.
@@ -129,6 +131,9 @@ func (l *Log) compare(boxes int) *comparison {
 		mailboxes: make([]mailboxReading, boxes), acknowledged: l, byKey: make(map[Key]uint32, len(l.Entries)), byID: make(map[UUID]uint32, len(l.Entries)),
 		unknown: make(map[Key]bool, len(l.Unknown)), states: make([]state, len(l.Entries)),
 	}
+	for i := range a.mailboxes {
+		a.mailboxes[i].digest = fnv.New64a()
+	}
 	for i, e := range l.Entries {
 		a.byKey[e.Key], a.byID[e.ID] = uint32(i), uint32(i)
 	}
@@ -144,7 +149,7 @@ func (l *Log) compare(boxes int) *comparison {
 func (a *comparison) Read(id UUID, key Key, sound bool, box uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mailboxes[box].add(id)
+	_, _ = a.mailboxes[box].digest.Write(id[:])
 	if at, known := a.byID[id]; known {
 		e, s := a.acknowledged.Entries[at], &a.states[at]
 		right := sound && e.Key == key && e.Mailbox == box
@@ -162,16 +167,6 @@ func (a *comparison) Read(id UUID, key Key, sound bool, box uint32) {
 	case a.copies.Read(id, key, sound, box):
 	default:
 		a.stray++
-	}
-}
-
-// add adds the id of the next message to the digest, which is FNV-1a.
-func (b *mailboxReading) add(id UUID) {
-	if b.digest == 0 {
-		b.digest = 14695981039346656037
-	}
-	for _, one := range id {
-		b.digest = (b.digest ^ uint64(one)) * 1099511628211
 	}
 }
 
@@ -193,7 +188,7 @@ func (b *mailboxReading) newer(key Key) bool {
 // differing counts the mailboxes that do not hold the same messages in the same order.
 func (a *comparison) differing(other *comparison) (n int64) {
 	for i := range a.mailboxes {
-		if a.mailboxes[i].digest != other.mailboxes[i].digest {
+		if a.mailboxes[i].digest.Sum64() != other.mailboxes[i].digest.Sum64() {
 			n++
 		}
 	}

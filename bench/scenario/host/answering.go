@@ -13,8 +13,9 @@ import (
 // the answers, each with a connection.
 type Answering struct {
 	Asks, Answers *Caller
+	// Stream is that of the agent that answers.
+	Stream *wire.Stream
 
-	stream *wire.Stream
 	ended  sync.WaitGroup
 	mu     sync.Mutex
 	failed error
@@ -26,7 +27,7 @@ func (h *Host) OpenAnswering(ctx context.Context, answerer *Agent) (*Answering, 
 	var err error
 	if a.Asks, err = h.Caller(ctx); err == nil {
 		if a.Answers, err = h.Caller(ctx); err == nil {
-			a.stream, err = h.Listen(ctx, answerer)
+			a.Stream, err = h.Listen(ctx, answerer)
 		}
 	}
 	if err != nil {
@@ -40,7 +41,7 @@ func (h *Host) OpenAnswering(ctx context.Context, answerer *Agent) (*Answering, 
 func (a *Answering) Serve(answer func(Message) error) {
 	a.ended.Go(func() {
 		for {
-			m, err := NextEvent(a.stream)
+			m, err := NextEvent(a.Stream)
 			if err == nil {
 				err = answer(m)
 			}
@@ -72,8 +73,8 @@ func (a *Answering) Close() error {
 	if a.Asks != nil {
 		errs = append(errs, a.Asks.Close())
 	}
-	if a.stream != nil {
-		errs = append(errs, a.stream.Close())
+	if a.Stream != nil {
+		errs = append(errs, a.Stream.Close())
 	}
 	if a.Answers != nil {
 		ended := make(chan struct{})

@@ -317,3 +317,16 @@ func SleepUntil(ctx context.Context, at time.Time) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Poll calls done at intervals until it returns true or an error, within a time. inTime reports
+// whether it returned true.
+func Poll(ctx context.Context, within, every time.Duration, done func() (bool, error)) (inTime bool, err error) {
+	for deadline := time.Now().Add(within); ; {
+		if inTime, err = done(); inTime || err != nil || time.Now().After(deadline) {
+			return inTime, err
+		}
+		if err := SleepUntil(ctx, time.Now().Add(every)); err != nil {
+			return false, err
+		}
+	}
+}

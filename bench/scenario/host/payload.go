@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 
 	"parley/client/parley"
 )
@@ -105,24 +106,8 @@ func hexDigits(to []byte, v uint64) {
 }
 
 func hexValue(digits []byte) (v uint64, ok bool) {
-	for _, c := range digits {
-		d, good := hexDigit(c)
-		if !good {
-			return 0, false
-		}
-		v = v<<4 | uint64(d)
-	}
-	return v, true
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	}
-	return 0, false
+	v, err := strconv.ParseUint(string(digits), 16, 64)
+	return v, err == nil
 }
 
 // UUID is any id of the API.
