@@ -64,7 +64,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 		r.Params.Note = r.Live.Note
 	}
 	if r.out.DiskBefore, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
-		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
+		return err
 	}
 	if err := r.start(ctx); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 	}
 	r.out.Goals = report.Goals(r.out)
 	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
-		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
+		return err
 	}
 	if r.Verify {
 		return r.verify(ctx, r.here[0])

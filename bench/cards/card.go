@@ -152,16 +152,16 @@ func (d *draft) name() string {
 }
 
 func (d *draft) description() string {
-	sentences := []string{fmt.Sprintf("%s %s and %s for %s.", title(third(d.action())), plural(d.thing()), plural(d.thing()), d.client())}
+	sentences := []string{fmt.Sprintf("%s %s and %s for %s.", title(withS(d.action())), withS(d.thing()), withS(d.thing()), d.client())}
 	for range 1 + d.count(4) {
 		var s string
 		switch d.random.IntN(6) {
 		case 0:
-			s = fmt.Sprintf("Send it %s and it %s the %s.", article(d.general(d.adjectives)+" "+d.thing()), third(d.action()), d.thing())
+			s = fmt.Sprintf("Send it %s and it %s the %s.", article(d.general(d.adjectives)+" "+d.thing()), withS(d.action()), d.thing())
 		case 1:
 			s = fmt.Sprintf("Works with %s and %s.", d.general(d.systems), d.general(d.systems))
 		case 2:
-			s = fmt.Sprintf("It also %s %s, %s and %s %s.", third(d.action()), plural(d.thing()), plural(d.thing()), d.general(d.adjectives), plural(d.thing()))
+			s = fmt.Sprintf("It also %s %s, %s and %s %s.", withS(d.action()), withS(d.thing()), withS(d.thing()), d.general(d.adjectives), withS(d.thing()))
 		case 3:
 			s = fmt.Sprintf("Made for %s in %s and %s.", d.client(), d.general(d.cities), d.general(d.cities))
 		case 4:
@@ -178,7 +178,7 @@ func (d *draft) skill(i int) Skill {
 	action, thing := d.action(), d.thing()
 	s := Skill{
 		ID: fmt.Sprintf("%s-%d", action, i), Name: fmt.Sprintf("%s %s", title(action), article(thing)),
-		Description: fmt.Sprintf("%s %s and %s the %s for %s.", title(third(action)), article(d.general(d.adjectives)+" "+thing), third(d.action()), d.thing(), d.client()),
+		Description: fmt.Sprintf("%s %s and %s the %s for %s.", title(withS(action)), article(d.general(d.adjectives)+" "+thing), withS(d.action()), d.thing(), d.client()),
 		Tags:        []string{thing},
 	}
 	for range d.count(4) {
@@ -210,8 +210,8 @@ func article(phrase string) string {
 	return "a " + phrase
 }
 
-// third returns the third person of a verb.
-func third(verb string) string {
+// withS returns the third person of a verb, or the plural of a thing, for nearly all of them.
+func withS(verb string) string {
 	switch {
 	case strings.HasSuffix(verb, "s"), strings.HasSuffix(verb, "sh"), strings.HasSuffix(verb, "ch"), strings.HasSuffix(verb, "x"), strings.HasSuffix(verb, "o"):
 		return verb + "es"
@@ -220,6 +220,3 @@ func third(verb string) string {
 	}
 	return verb + "s"
 }
-
-// plural returns the plural of a thing. It is right for nearly all of them.
-func plural(thing string) string { return third(thing) }

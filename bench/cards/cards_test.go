@@ -100,9 +100,9 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-func TestThird(t *testing.T) {
+func TestWithS(t *testing.T) {
 	for verb, want := range map[string]string{"check": "checks", "match": "matches", "notify": "notifies", "buy": "buys", "fix": "fixes", "echo": "echoes"} {
-		if got := third(verb); got != want {
+		if got := withS(verb); got != want {
 			t.Errorf("%s: %s, want %s", verb, got, want)
 		}
 	}

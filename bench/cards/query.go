@@ -45,11 +45,11 @@ func Need(random *rand.Rand) (text, category string) {
 	category = d.domains[d.domain].categories[0]
 	switch random.IntN(4) {
 	case 0:
-		text = fmt.Sprintf("I need someone to %s my %s", d.action(), plural(d.thing()))
+		text = fmt.Sprintf("I need someone to %s my %s", d.action(), withS(d.thing()))
 	case 1:
 		text = fmt.Sprintf("who can %s %s and the %s for %s", d.action(), article(d.thing()), d.thing(), d.client())
 	case 2:
-		text = fmt.Sprintf("help with %s, %s and %s", plural(d.thing()), plural(d.thing()), plural(d.thing()))
+		text = fmt.Sprintf("help with %s, %s and %s", withS(d.thing()), withS(d.thing()), withS(d.thing()))
 	default:
 		text = fmt.Sprintf("please %s the %s of our %s", d.action(), d.thing(), d.client())
 	}

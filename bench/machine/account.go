@@ -103,9 +103,6 @@ func (a *Account) End() result.CPU {
 	}
 }
 
-// Problem returns why the last window could not be measured; empty if it could.
-func (a *Account) Problem() string { return a.problem }
-
 func (a *Account) look() moment {
 	now := moment{at: time.Now()}
 	var err error

@@ -19,16 +19,16 @@ const appended = 4096
 // ProbeDisk appends 4 KiB and syncs the data, repeatedly for d and at least once, in its
 // own file in dir, which it then removes. A cancelled probe is an error.
 func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Disk, err error) {
-	file, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return disk, fmt.Errorf("machine: probe of the disk: %w", err)
-	}
 	defer func() {
-		_ = file.Close()
-		if gone := os.Remove(file.Name()); err == nil && gone != nil {
-			err = fmt.Errorf("machine: probe of the disk: %w", gone)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("the disk under %s cannot be probed: %w", dir, err)
 		}
 	}()
+	file, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return disk, err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	// A file system could store zeros without writing any data.
 	page := make([]byte, appended)
 	for i := range page {
@@ -41,10 +41,10 @@ func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Di
 		}
 		start := time.Now()
 		if _, err := file.Write(page); err != nil {
-			return disk, fmt.Errorf("machine: probe of the disk: %w", err)
+			return disk, err
 		}
 		if err := syncData(file); err != nil {
-			return disk, fmt.Errorf("machine: probe of the disk: %w", err)
+			return disk, err
 		}
 		took = append(took, time.Since(start))
 	}

@@ -93,8 +93,7 @@ func kilobytes(text []byte, name string) uint64 {
 	return 0
 }
 
-// openFilesLimit reads the soft limit in /proc/PID/limits; without a limit it returns the
-// largest number.
+// openFilesLimit reads the soft limit in /proc/PID/limits; without a limit it returns 0.
 func openFilesLimit(text []byte) uint64 {
 	const name = "Max open files"
 	for line := range bytes.Lines(text) {
@@ -102,9 +101,6 @@ func openFilesLimit(text []byte) uint64 {
 		words := strings.Fields(rest)
 		if !found || len(words) == 0 {
 			continue
-		}
-		if words[0] == "unlimited" {
-			return 1<<64 - 1
 		}
 		limit, _ := strconv.ParseUint(words[0], 10, 64)
 		return limit

@@ -39,7 +39,6 @@ type Live struct {
 	out io.Writer
 
 	task     Task
-	running  bool
 	failures int64
 	reported time.Duration
 }
@@ -51,7 +50,7 @@ func NewLive(out io.Writer) *Live { return &Live{out: out} }
 func (l *Live) Begin(t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.task, l.running = t, true
+	l.task = t
 	l.failures, l.reported = 0, 0
 	l.print(taskTitle(t) + ": started, " + plannedTime(t))
 }
@@ -62,7 +61,7 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures += s.Failures
-	if !l.running || elapsed-l.reported < progressEvery {
+	if elapsed-l.reported < progressEvery {
 		return
 	}
 	l.reported = elapsed.Truncate(progressEvery)
@@ -73,7 +72,6 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 func (l *Live) End(r result.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.running = false
 	l.print(taskTitle(l.task) + ": " + outcome(r))
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -185,11 +186,8 @@ func (f *fanoutRun) check(ctx context.Context) error {
 			expected[key] = l.id
 		}
 	}
-	var lost map[host.Key]bool // messages without an answer may be stored
+	lost := map[host.Key]bool{} // messages without an answer may be stored
 	for _, c := range f.host.Log.OpenLostBroadcasts() {
-		if lost == nil {
-			lost = map[host.Key]bool{}
-		}
 		lost[c.Key] = true
 	}
 	for _, owner := range f.group.Spread(sampleMost, f.speakers) {
@@ -252,7 +250,7 @@ func (f *fanoutRun) checkInbox(ctx context.Context, owner *host.Agent, expected 
 			return err
 		}
 		over = over || !p.HasMore
-		path = base + "&cursor=" + host.EscapeCursor(p.Cursor)
+		path = base + "&cursor=" + url.QueryEscape(p.Cursor)
 	}
 	if found != len(expected) {
 		return host.Wrong("an inbox that lacks acknowledged broadcasts")

@@ -134,6 +134,7 @@ func (p *overloadStep) dispatch(ctx context.Context) {
 		if !now.Before(p.end) || ctx.Err() != nil {
 			return
 		}
+		missed := int64(0)
 		for due := int(now.Sub(p.start).Seconds()*p.Rate) + 1; n < due; n++ {
 			at := p.start.Add(time.Duration(float64(n) / p.Rate * 1e9))
 			select {
@@ -141,10 +142,11 @@ func (p *overloadStep) dispatch(ctx context.Context) {
 				s.due <- at
 			default:
 				if p.inside(at) {
-					p.tally.count(func() { p.tally.intended++ })
+					missed++
 				}
 			}
 		}
+		p.tally.count(func() { p.tally.intended += missed })
 		time.Sleep(time.Until(p.start.Add(time.Duration(float64(n) / p.Rate * 1e9))))
 	}
 }
@@ -335,13 +337,12 @@ func reasonOf(err error) string {
 
 // Names of the figures and laps of a run of Overload. docs/benchmarks.md says what they mean.
 const (
-	FigureIntended   = "intended_per_second"
-	FigureOffered    = "offered_per_second"
-	FigureNotOffered = "not_offered_per_second"
-	FigureRefused    = "refused_per_second"
-	FigurePeak       = "resident_peak_bytes"
-	LapRefused       = "refused, from the real sending"
-	LapLag           = "generator's delay"
+	FigureIntended = "intended_per_second"
+	FigureOffered  = "offered_per_second"
+	FigureRefused  = "refused_per_second"
+	FigurePeak     = "resident_peak_bytes"
+	LapRefused     = "refused, from the real sending"
+	LapLag         = "generator's delay"
 )
 
 // tally counts the results of one step of Overload, of all senders together. Throughputs are
@@ -397,6 +398,6 @@ func (t *tally) fill(run *result.Run, p load.Plan) {
 	run.Laps = map[string]result.Latency{LapRefused: t.refusing.Latency(), LapLag: t.lag.Latency()}
 	run.Figures = map[string]float64{
 		FigureIntended: each(t.intended), FigureOffered: each(t.offered),
-		FigureNotOffered: each(t.intended - t.offered), FigureRefused: each(t.refusals),
+		FigureRefused: each(t.refusals),
 	}
 }

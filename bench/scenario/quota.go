@@ -204,7 +204,7 @@ func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
 func (t terms) checkRate(ctx context.Context, limited bool) error {
 	h := t.host
 	from, to, key := h.Deployment.Senders[0], h.Deployment.Recipients[0], host.Key{Run: h.NextRun()}
-	payload := make([]byte, h.Payloads.Length())
+	payload := make([]byte, h.Payloads.Size)
 	h.Payloads.Write(payload, key)
 	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
 	body = host.AppendContent(body, h.Deployment.MessageType("task_request"), payload)

@@ -151,26 +151,18 @@ func (c *streamReaders) broadcast(ctx context.Context, meter host.Meter, run *re
 
 // count waits until every stream has received the event of key exactly once.
 func (c *streamReaders) count(ctx context.Context, key host.Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
-	patience := time.NewTimer(host.EventPatience)
-	defer patience.Stop()
-	for n := range c.streams {
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-patience.C:
-			return 0, fmt.Errorf("only %d of %d streams got the event within %v", n, len(c.streams), host.EventPatience)
-		case a := <-c.arrivals:
-			if a.err != nil {
-				return 0, fmt.Errorf("a stream ended: %w", a.err)
-			}
-			if a.key != key {
-				return 0, host.ErrWrongEvent
-			}
-			last = max(last, a.at.Sub(start))
-			all.Record(a.at.Sub(start))
+	err = host.Gather(ctx, len(c.streams), "streams got the event", c.arrivals, func(a arrival) error {
+		switch {
+		case a.err != nil:
+			return fmt.Errorf("a stream ended: %w", a.err)
+		case a.key != key:
+			return host.ErrWrongEvent
 		}
-	}
-	return last, nil
+		last = max(last, a.at.Sub(start))
+		all.Record(a.at.Sub(start))
+		return nil
+	})
+	return last, err
 }
 
 // leave closes half of the streams at once and waits until the server has noticed all of

@@ -82,19 +82,8 @@ func (c *Cluster) start(ctx context.Context) (endpoint Endpoint, err error) {
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%w\n%s", err, c.balancer.lastOutput())
 	}
-	endpoint.Version = fmt.Sprintf("%s; %s behind %s", version, count(c.Nodes), c.balancer.version)
+	endpoint.Version = fmt.Sprintf("%s; %s behind %s", version, c.Label, c.balancer.version)
 	return endpoint, nil
-}
-
-// count says how many nodes there are.
-func count(nodes int) string {
-	switch nodes {
-	case 0:
-		return "a single server"
-	case 1:
-		return "a cluster of one voter"
-	}
-	return fmt.Sprintf("%d nodes", nodes)
 }
 
 // found starts the first node, and has the others join one after the other.

@@ -89,10 +89,6 @@ func openStream(conn net.Conn, request []byte) (*Stream, error) {
 	return &Stream{conn: conn, in: in, silence: Silence}, nil
 }
 
-// SetSilence sets how long the other end may send nothing at all. Comments and heartbeats
-// reset this time.
-func (s *Stream) SetSilence(d time.Duration) { s.silence = d }
-
 // Next waits for the next event. It skips comments, events without data and events named
 // "heartbeat". io.EOF means that the other end closed the stream between two lines; an
 // incomplete event is dropped.

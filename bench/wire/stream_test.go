@@ -164,7 +164,7 @@ func TestStreamSilence(t *testing.T) {
 		}
 		io.Copy(io.Discard, in)
 	}))
-	s.SetSilence(silence)
+	s.silence = silence
 	began := time.Now()
 	if _, err := s.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v", err)

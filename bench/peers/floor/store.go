@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +32,7 @@ type store struct {
 func openStore(dir string) (*store, error) {
 	options := &pebble.Options{
 		MemTableSize: 64 << 20, MemTableStopWritesThreshold: 4, CacheSize: 256 << 20,
-		FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
+		FormatMajorVersion: pebble.FormatNewest,
 	}
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -46,20 +44,6 @@ func openStore(dir string) (*store, error) {
 	s := &store{db: db}
 	s.sequence.Store(uint64(time.Now().UnixNano()))
 	return s, nil
-}
-
-// quiet forwards the errors of Pebble and discards its other log lines.
-type quiet struct{}
-
-func (quiet) Infof(string, ...any) {}
-
-func (quiet) Errorf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "floor: "+format+"\n", args...)
-}
-
-func (q quiet) Fatalf(format string, args ...any) {
-	q.Errorf(format, args...)
-	os.Exit(1)
 }
 
 // Put implements plain.Store: both rows in one batch.

@@ -39,7 +39,7 @@ type taskRequest struct {
 // after the reply.
 func (a *Scenario) taskRequest(from, to *host.Agent, now bool) *taskRequest {
 	h := a.host
-	text := make([]byte, h.Payloads.Length())
+	text := make([]byte, h.Payloads.Size)
 	h.Payloads.Write(text, host.Key{})
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s","role":"ROLE_USER","parts":%s%s%s},"configuration":{"returnImmediately":%t}}}`,
 		text[:host.KeyLength], partsHead, text, partsTail, now)
@@ -116,7 +116,7 @@ func (r *partsReply) send(conn *wire.HTTP, p *host.Payloads, original host.UUID,
 
 // partsOf returns the parts whose only text is the payload of key.
 func partsOf(p *host.Payloads, key host.Key) []byte {
-	text := make([]byte, p.Length())
+	text := make([]byte, p.Size)
 	p.Write(text, key)
 	return append(append([]byte(partsHead), text...), partsTail...)
 }

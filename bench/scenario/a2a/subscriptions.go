@@ -291,25 +291,16 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 // await waits for the end of all streams.
 func (s *subscriptions) await(ctx context.Context, sent []time.Time) (ends *load.Histogram, last time.Time, err error) {
 	ends = load.NewHistogram()
-	patience := time.NewTimer(host.EventPatience)
-	defer patience.Stop()
-	for n := range s.tasks {
-		select {
-		case <-ctx.Done():
-			return nil, last, context.Cause(ctx)
-		case <-patience.C:
-			return nil, last, fmt.Errorf("only %d of %d subscriptions got the end of their task within %v", n, len(s.tasks), host.EventPatience)
-		case e := <-s.ends:
-			if e.err != nil {
-				return nil, last, e.err
-			}
+	err = host.Gather(ctx, len(s.tasks), "subscriptions got the end of their task", s.ends, func(e taskEnd) error {
+		if e.err == nil {
 			ends.Record(e.at.Sub(sent[e.task]))
-			if e.at.After(last) {
-				last = e.at
-			}
 		}
-	}
-	return ends, last, nil
+		if e.at.After(last) {
+			last = e.at
+		}
+		return e.err
+	})
+	return ends, last, err
 }
 
 func (s *subscriptions) close() {

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"parley/bench/wire"
@@ -60,4 +62,23 @@ func KeyOf(m Message, p *Payloads) (Key, error) {
 		return key, errors.New("wrong answer: the stream brings a payload that nobody sent")
 	}
 	return key, nil
+}
+
+// Gather receives n values and passes each to take, within EventPatience.
+func Gather[T any](ctx context.Context, n int, what string, from <-chan T, take func(T) error) error {
+	deadline := time.NewTimer(EventPatience)
+	defer deadline.Stop()
+	for i := range n {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline.C:
+			return fmt.Errorf("only %d of %d %s within %v", i, n, what, EventPatience)
+		case one := <-from:
+			if err := take(one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

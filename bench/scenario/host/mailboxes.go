@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync/atomic"
 
 	"parley/bench/result"
@@ -95,7 +96,7 @@ func readBack(ctx context.Context, h *Host, address string, owner *Agent, a *com
 		case len(p.Cursor) == 0:
 			return Wrong("more messages and no cursor to them")
 		}
-		cursor = "&cursor=" + EscapeCursor(p.Cursor)
+		cursor = "&cursor=" + url.QueryEscape(p.Cursor)
 	}
 }
 

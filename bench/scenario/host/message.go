@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/url"
 
 	"parley/bench/load"
 	"parley/bench/wire"
@@ -122,9 +121,6 @@ func (o *order) next(key Key) error {
 	}
 	return nil
 }
-
-// EscapeCursor escapes a cursor for a query string.
-func EscapeCursor(cursor string) string { return url.QueryEscape(cursor) }
 
 // Answers are read in full at first, and then by direct search for the members that are
 // checked: answers of some systems have six times as many members as those of others, and

@@ -42,12 +42,13 @@ const poolLength = 1 << 20
 // than it is.
 type Payloads struct {
 	seed [8]byte
-	size int
+	// Size is the length of every payload.
+	Size int
 	pool []byte
 }
 
 func newPayloads(seed uint64, length int) *Payloads {
-	p := &Payloads{size: length, pool: make([]byte, poolLength+length)}
+	p := &Payloads{Size: length, pool: make([]byte, poolLength+length)}
 	copy(p.seed[:], fmt.Sprintf("%08x", uint32(seed^seed>>32)))
 	random := rand.New(rand.NewPCG(seed, 1))
 	for i := range p.pool {
@@ -60,7 +61,7 @@ func newPayloads(seed uint64, length int) *Payloads {
 func (p *Payloads) tail(key Key) []byte {
 	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Part) + 1) * 0x9E3779B97F4A7C15
 	at := int(h >> 44) // twenty bits: an index into the pool
-	return p.pool[at : at+p.size-KeyLength]
+	return p.pool[at : at+p.Size-KeyLength]
 }
 
 // Write writes the payload of key to to, which must have the length of payloads.
@@ -78,13 +79,10 @@ func (p *Payloads) Write(to []byte, key Key) {
 	to[30] = '-'
 }
 
-// Length returns the length of every payload.
-func (p *Payloads) Length() int { return p.size }
-
 // Read returns the key of a payload of this bench; ok is false if any byte differs from
 // what was written.
 func (p *Payloads) Read(payload []byte) (key Key, ok bool) {
-	if len(payload) != p.Length() || !bytes.Equal(payload[:8], p.seed[:]) {
+	if len(payload) != p.Size || !bytes.Equal(payload[:8], p.seed[:]) {
 		return Key{}, false
 	}
 	run, ok1 := hexValue(payload[9:13])

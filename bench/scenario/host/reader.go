@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"net/url"
 	"strconv"
 
 	"parley/bench/wire"
@@ -107,5 +108,5 @@ func (r *Reader) Step(path string, size int) (cursor string, err error) {
 	case p.count != size || len(p.Cursor) == 0:
 		return "", Wrong("an inbox that ends before all was read")
 	}
-	return "&cursor=" + EscapeCursor(p.Cursor), nil
+	return "&cursor=" + url.QueryEscape(p.Cursor), nil
 }

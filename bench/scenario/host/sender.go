@@ -26,7 +26,7 @@ func (h *Host) Sender(ctx context.Context, worker int) (Sender, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &natsSender{NATSConn: conn, payloads: h.Payloads, payload: make([]byte, h.Payloads.Length())}, nil
+		return &natsSender{NATSConn: conn, payloads: h.Payloads, payload: make([]byte, h.Payloads.Size)}, nil
 	}
 	c, err := h.Caller(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *HTTPSender) judged(request []byte, to int, key Key) error {
 
 // compose builds the request for recipients with as many digits as number.
 func (c *HTTPSender) compose(number []byte, key Key) *SendRequest {
-	payload := make([]byte, c.Payloads.Length())
+	payload := make([]byte, c.Payloads.Size)
 	c.Payloads.Write(payload, key)
 	body := fmt.Appendf(nil, `{"to_handle":"worker-%s%s","from_handle":"%s",`, number, c.domain, c.from)
 	body = AppendContent(body, c.kind, payload)
@@ -177,7 +177,7 @@ func AppendContent(body []byte, kind string, payload []byte) []byte {
 
 // NewSendRequest builds the request for a message of one agent to another.
 func NewSendRequest(h *Host, path string, from, to *Agent) *SendRequest {
-	payload := make([]byte, h.Payloads.Length())
+	payload := make([]byte, h.Payloads.Size)
 	h.Payloads.Write(payload, Key{})
 	body := []byte(`{"to_handle":"` + to.Handle + `","from_handle":"` + from.Handle + `",`)
 	body = AppendContent(body, h.Deployment.MessageType("task_request"), payload)
@@ -195,7 +195,7 @@ type ReplyRequest struct {
 
 func NewReplyRequest(h *Host, token string) *ReplyRequest {
 	placeholder := strings.Repeat("0", 36)
-	payload := make([]byte, h.Payloads.Length())
+	payload := make([]byte, h.Payloads.Size)
 	h.Payloads.Write(payload, Key{})
 	body := AppendContent([]byte("{"), h.Deployment.MessageType("task_response"), payload)
 	r := &ReplyRequest{bytes: wire.Request("POST", "/messages/"+placeholder+"/reply", token, nil, body)}
@@ -229,7 +229,7 @@ type AnySender struct {
 
 // AnySender returns a sender on a connection, with the first key of its messages.
 func (h *Host) AnySender(c *Caller, key Key) AnySender {
-	return AnySender{Caller: c, Key: key, kind: h.Deployment.MessageType("task_request"), payload: make([]byte, h.Payloads.Length())}
+	return AnySender{Caller: c, Key: key, kind: h.Deployment.MessageType("task_request"), payload: make([]byte, h.Payloads.Size)}
 }
 
 // Send sends the message of Key and checks the answer.
