@@ -124,7 +124,7 @@ type A2ASend struct {
 	// TaskID continues a task, ContextID begins another one in a context.
 	TaskID, ContextID string
 	Parts             []A2APart
-	// Wait is how long SendA2A waits for a reply, from 1 s to 300 s; 0 means 60 s.
+	// Wait is how long Send waits for a reply, from 1 s to 300 s; 0 means 60 s.
 	Wait time.Duration
 }
 
@@ -177,20 +177,20 @@ func (a *a2aAnswer) read(text []byte, out any) error {
 	return nil
 }
 
-// CallA2A calls a method of the bridge and decodes the result into out. It is repeated
+// A2A makes the calls over the A2A bridge.
+type A2A struct{ s *Session }
+
+// Call calls a method of the bridge and decodes the result into out. It is repeated
 // after failures if a repeat has no further effect, which is so for all methods of tasks
 // whose messages have ids.
-func (c *Client) CallA2A(ctx context.Context, handle, method string, params, out any) error {
-	return c.callA2A(ctx, handle, method, params, http.Header{}, 0, out)
+func (b A2A) Call(ctx context.Context, handle, method string, params, out any) error {
+	return b.call(ctx, handle, method, params, http.Header{}, 0, out)
 }
 
-func (c *Client) callA2A(ctx context.Context, handle, method string, params any, head http.Header, wait time.Duration, out any) error {
+func (b A2A) call(ctx context.Context, handle, method string, params any, head http.Header, wait time.Duration, out any) error {
 	k := a2aCall(handle, method, params)
-	k.header = head
-	if k.timeout = wait; wait > 0 {
-		k.timeout += c.timeout
-	}
-	text, err := fetch[json.RawMessage](ctx, c, k)
+	k.header, k.wait = head, wait
+	text, err := perform[json.RawMessage](ctx, b.s, k)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,13 @@ func (c *Client) callA2A(ctx context.Context, handle, method string, params any,
 
 func a2aCall(handle, method string, params any) call {
 	in := map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-	return call{method: http.MethodPost, path: "/a2a/" + url.PathEscape(handle), in: in, repeatable: true}
+	return call{route: post("/a2a/" + url.PathEscape(handle)).idempotent(), header: http.Header{}, in: in}
+}
+
+func (c *Session) actAs(head http.Header, agent string) {
+	if agent != "" {
+		head.Set(c.ownHeader("X-Svc-Agent"), agent)
+	}
 }
 
 func (in *A2ASend) params() map[string]any {
@@ -213,9 +219,9 @@ func (in *A2ASend) params() map[string]any {
 	return map[string]any{"message": message}
 }
 
-// SendA2A sends a message over the bridge, waits for the reply, and returns the task as it
+// Send sends a message over the bridge, waits for the reply, and returns the task as it
 // is then. The error may be an *A2AError.
-func (c *Client) SendA2A(ctx context.Context, in A2ASend) (*A2ATask, error) {
+func (b A2A) Send(ctx context.Context, in A2ASend) (*A2ATask, error) {
 	if in.MessageID == "" {
 		in.MessageID = randomKey()
 	}
@@ -224,11 +230,11 @@ func (c *Client) SendA2A(ctx context.Context, in A2ASend) (*A2ATask, error) {
 		wait = in.Wait
 	}
 	head.Set("X-A2A-Timeout", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	c.setHeader(head, "Agent", in.ActingAgent)
+	b.s.actAs(head, in.ActingAgent)
 	var out struct {
 		Task *A2ATask `json:"task"`
 	}
-	if err := c.callA2A(ctx, in.Handle, "SendMessage", in.params(), head, wait, &out); err != nil {
+	if err := b.call(ctx, in.Handle, "SendMessage", in.params(), head, wait, &out); err != nil {
 		return nil, err
 	}
 	if out.Task == nil {
@@ -237,24 +243,24 @@ func (c *Client) SendA2A(ctx context.Context, in A2ASend) (*A2ATask, error) {
 	return out.Task, nil
 }
 
-// StreamA2A sends a message over the bridge and yields the task and what happens to it,
+// Stream sends a message over the bridge and yields the task and what happens to it,
 // until it ends or waits for input. If a connection is lost, another one resumes after the
 // last event, so that none is missed or repeated. The error may be an *A2AError.
-func (c *Client) StreamA2A(ctx context.Context, in A2ASend) iter.Seq2[*A2AEvent, error] {
+func (b A2A) Stream(ctx context.Context, in A2ASend) iter.Seq2[*A2AEvent, error] {
 	return func(yield func(*A2AEvent, error) bool) {
 		if in.MessageID == "" {
 			in.MessageID = randomKey()
 		}
-		s := &a2aStream{c: c, in: in, yield: yield}
+		s := &a2aStream{c: b.s, in: in, yield: yield}
 		if err := s.follow(ctx); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-// a2aStream is one run of StreamA2A over many connections.
+// a2aStream is one run of A2A.Stream over many connections.
 type a2aStream struct {
-	c       *Client
+	c       *Session
 	in      A2ASend
 	yield   func(*A2AEvent, error) bool
 	task    string // "" until the first event
@@ -343,11 +349,11 @@ func (s *a2aStream) request() call {
 		k = a2aCall(s.in.Handle, "SubscribeToTask", map[string]string{"id": s.task})
 	}
 	k.raw, _ = json.Marshal(k.in) // maps of strings and parts
-	k.header = http.Header{"Accept": {"text/event-stream"}}
+	k.header.Set("Accept", "text/event-stream")
 	if s.task != "" {
 		k.header.Set("Last-Event-Id", s.lastID)
 	}
-	s.c.setHeader(k.header, "Agent", s.in.ActingAgent)
+	s.c.actAs(k.header, s.in.ActingAgent)
 	return k
 }
 

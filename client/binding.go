@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -15,55 +13,8 @@ import (
 	"parley/client/parley"
 )
 
-// bindingsMax bounds how many bindings of one agent are read.
-const bindingsMax = 2000
-
 // signedAtLayout has microseconds, as the service's format does.
 const signedAtLayout = "2006-01-02T15:04:05.000000Z"
-
-// BindKeys publishes a binding of the agent's current keys that was made elsewhere. See
-// Agent.BindKeys, which makes it.
-func (c *Client) BindKeys(ctx context.Context, in api.BindKeys) (*api.KeyBinding, error) {
-	out, err := fetch[api.BoundKeys](ctx, c, call{method: http.MethodPut, path: "/agents/" + in.ID.String() + "/key-binding", in: in})
-	if err != nil {
-		return nil, err
-	}
-	return &out.KeyBinding, nil
-}
-
-// KeyBindings returns all bindings of an agent's keys, oldest first. No credentials are
-// needed.
-func (c *Client) KeyBindings(ctx context.Context, agent string) ([]api.KeyBinding, error) {
-	var found []api.KeyBinding
-	page := func(cursor *string) (*api.Page[api.KeyBinding], error) {
-		k := get("/agents/" + url.PathEscape(agent) + "/key-bindings")
-		k.public, k.query = true, url.Values{"limit": {"200"}}
-		setText(k.query, "cursor", cursor)
-		return fetch[api.Page[api.KeyBinding]](ctx, c, k)
-	}
-	for b, err := range pages(nil, page) {
-		if err != nil {
-			return nil, fmt.Errorf("key bindings of %s: %w", agent, err)
-		}
-		if found = append(found, b); len(found) > bindingsMax {
-			return nil, fmt.Errorf("key bindings of %s: more than %d", agent, bindingsMax)
-		}
-	}
-	return found, nil
-}
-
-// KeyRecord returns a current or former key of an agent, and the time in which it was
-// current. No credentials are needed.
-func (c *Client) KeyRecord(ctx context.Context, agent, kid string) (*api.KeyRecord, error) {
-	k := get("/agents/" + url.PathEscape(agent) + "/keys")
-	k.public, k.query = true, url.Values{"kid": {kid}}
-	return fetch[api.KeyRecord](ctx, c, k)
-}
-
-// RetireKey marks a former key of an agent as untrusted from now on.
-func (c *Client) RetireKey(ctx context.Context, in api.RetireKey) (*api.KeyRecord, error) {
-	return fetch[api.KeyRecord](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/keys/retire", in: in, repeatable: true})
-}
 
 // VerifyBinding reports whether served keys come with a binding of exactly these keys,
 // signed by the served signing key. brand is that of the server.
@@ -123,7 +74,7 @@ func (a *Agent) bound() bound { return bound{a.Client.brand, a.ID(), a.Handle()}
 // the service accepts only a time later than all before.
 func (a *Agent) nextSignedAt(ctx context.Context) (string, error) {
 	now := a.Client.clock().UTC().Truncate(time.Microsecond)
-	before, err := a.Client.KeyBindings(ctx, a.ID().String())
+	before, err := a.Client.Keys.Bindings(ctx, a.ID().String())
 	if err != nil && !errors.Is(err, NotFound) {
 		return "", err
 	}
@@ -142,7 +93,7 @@ func (a *Agent) nextSignedAt(ctx context.Context) (string, error) {
 // BindKeys binds the agent's keys to each other and to the agent, unless the service has
 // such a binding. It returns no error if the service does not support bindings.
 func (a *Agent) BindKeys(ctx context.Context) error {
-	served, err := a.Client.Keys(ctx, a.ID().String(), "")
+	served, err := a.Client.Keys.Get(ctx, a.ID().String(), "")
 	if err != nil {
 		return err
 	}
@@ -158,7 +109,7 @@ func (a *Agent) BindKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Client.BindKeys(ctx, api.BindKeys{ID: a.ID(), KeyProof: *a.bound().prove(&pair, nil, signedAt)})
+	_, err = a.Client.Keys.Bind(ctx, api.BindKeys{ID: a.ID(), KeyProof: *a.bound().prove(&pair, nil, signedAt)})
 	if unsupported(err) {
 		return nil
 	}

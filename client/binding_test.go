@@ -157,7 +157,7 @@ func TestBroadcastSkipsRefusedMembers(t *testing.T) {
 	}
 	// The key is not sent on request either.
 	request := senderKey{GroupID: circle, SenderAgentID: ann.ID(), Generation: sent.Generation}
-	keys, err := bob.Client.Keys(t.Context(), ann.Handle(), "")
+	keys, err := bob.Client.Keys.Get(t.Context(), ann.Handle(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

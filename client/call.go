@@ -27,8 +27,7 @@ const retryWaitMax = 30 * time.Second
 
 // call is one request to make.
 type call struct {
-	method string
-	path   string
+	route
 	query  url.Values
 	header http.Header
 	// in is marshalled as the body unless nil; raw is a finished body.
@@ -36,18 +35,11 @@ type call struct {
 	raw []byte
 	// sign returns the message signature of a body.
 	sign func(body []byte) string
-	// public calls carry no token.
-	public bool
-	// repeatable calls may be retried even if the first attempt may have succeeded.
-	repeatable bool
-	timeout    time.Duration
 }
-
-func get(path string) call { return call{method: http.MethodGet, path: path, repeatable: true} }
 
 // do makes the call, retries it where that is safe, and decodes the answer into out
 // unless nil. It returns the answer's header.
-func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
+func (c *Session) do(ctx context.Context, k call, out any) (http.Header, error) {
 	if k.in != nil {
 		body, err := json.Marshal(k.in)
 		if err != nil {
@@ -88,7 +80,7 @@ func refusedToken(err error) bool {
 }
 
 // pause reports whether a failed call may be retried, and after how long.
-func (c *Client) pause(k call, attempt int, err error) (time.Duration, bool) {
+func (c *Session) pause(k call, attempt int, err error) (time.Duration, bool) {
 	if attempt >= c.attempts {
 		return 0, false
 	}
@@ -124,12 +116,8 @@ func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
 // once makes the call once. It returns the token it used even on failure.
-func (c *Client) once(ctx context.Context, k call, out any) (_ http.Header, token string, err error) {
-	timeout := k.timeout
-	if timeout == 0 {
-		timeout = c.timeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (c *Session) once(ctx context.Context, k call, out any) (_ http.Header, token string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+k.wait)
 	defer cancel()
 	req, token, err := c.request(ctx, k)
 	if err != nil {
@@ -162,7 +150,7 @@ func (c *Client) once(ctx context.Context, k call, out any) (_ http.Header, toke
 }
 
 // request builds the HTTP request, with a token unless the call is public.
-func (c *Client) request(ctx context.Context, k call) (*http.Request, string, error) {
+func (c *Session) request(ctx context.Context, k call) (*http.Request, string, error) {
 	token := ""
 	if !k.public {
 		if c.tokens == nil {
@@ -194,7 +182,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, string, er
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	if k.sign != nil {
-		req.Header.Set(c.header("Message-Signature"), k.sign(k.raw))
+		req.Header.Set(c.ownHeader("X-Svc-Message-Signature"), k.sign(k.raw))
 	}
 	return req, token, nil
 }

@@ -34,14 +34,14 @@ func TestCards(t *testing.T) {
 				answer(w, 200, json.RawMessage(api.Rebrand(shown, "svc", brand)))
 			})
 			c := s.client(t, WithBrand(brand))
-			card, err := c.PutCard(t.Context(), api.PutCard{ID: id, Name: "n", Description: "d", IsPublic: true, Extension: &api.PutCardExtension{Categories: []string{"a"}}})
+			card, err := c.Agents.PutCard(t.Context(), api.PutCard{ID: id, Name: "n", Description: "d", IsPublic: true, Extension: &api.PutCardExtension{Categories: []string{"a"}}})
 			if err != nil || card.ID != id || !slices.Equal(card.Extension.Categories, []string{"a"}) {
 				t.Fatalf("%+v, %v", card, err)
 			}
-			if card, err = c.Card(t.Context(), "n@x.localhost"); err != nil || !slices.Equal(card.Extension.Categories, []string{"a"}) {
+			if card, err = c.Agents.Card(t.Context(), "n@x.localhost"); err != nil || !slices.Equal(card.Extension.Categories, []string{"a"}) {
 				t.Fatalf("%+v, %v", card, err)
 			}
-			if err := c.DeleteCard(t.Context(), id); err != nil {
+			if err := c.Agents.DeleteCard(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 			put := "PUT /agents/" + id.String() + `/card Bearer token-1 {"name":"n","description":"d","` + brand + `":{"categories":["a"]},"is_public":true}`
@@ -63,11 +63,11 @@ func TestCardErrors(t *testing.T) {
 		refuse(w, 422, "card_security_fields", nil)
 	})
 	c := s.client(t)
-	if card, err := c.Card(t.Context(), "a"); err == nil {
+	if card, err := c.Agents.Card(t.Context(), "a"); err == nil {
 		t.Errorf("read %+v", card)
 	}
 	var refused *Error
-	if _, err := c.PutCardJSON(t.Context(), parley.AgentID{}, []byte("{}")); !errors.As(err, &refused) || refused.Code != "card_security_fields" {
+	if _, err := c.Agents.PutCardJSON(t.Context(), parley.AgentID{}, []byte("{}")); !errors.As(err, &refused) || refused.Code != "card_security_fields" {
 		t.Errorf("refused with %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func newScript(t *testing.T) *script {
 
 var clientID = parley.NextID(parley.ClientID{}, time.UnixMilli(1), [10]byte{})
 
-func (s *script) client(t *testing.T, opts ...Option) *Client {
+func (s *script) client(t *testing.T, opts ...Option) *Session {
 	t.Helper()
 	opts = append([]Option{WithCredentials(Credentials{ClientID: clientID, ClientSecret: "a+b"}), WithRetries(4, time.Millisecond)}, opts...)
 	c, err := New(s.URL+"/", opts...)
@@ -78,7 +78,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	})
 	s.mux.HandleFunc("GET /org/quotas", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
 	c := s.client(t)
-	_, err := c.Org(t.Context())
+	_, err := c.Org.Get(t.Context())
 	var e *Error
 	if !errors.As(err, &e) || !errors.Is(err, InvalidTransition) || errors.Is(err, NotFound) {
 		t.Fatalf("%#v", err)
@@ -86,11 +86,11 @@ func TestErrorsAreTyped(t *testing.T) {
 	if e.Status != 409 || e.Class != "SomeError" || e.Detail != "No." || e.RequestID != "req-1" || e.RetryAfter != 7*time.Second || e.Extra["current_status"] != "open" {
 		t.Fatalf("%+v", e)
 	}
-	_, err = c.UpdateOrg(t.Context(), api.OrgPatch{})
+	_, err = c.Org.Update(t.Context(), api.OrgPatch{})
 	if !errors.As(err, &e) || e.Code != ValidationError || len(e.Fields) != 1 || e.Detail != "body.a.0: Field required" || e.RequestID != "req-2" {
 		t.Fatalf("%+v", err)
 	}
-	_, err = c.Quotas(t.Context())
+	_, err = c.Org.Quotas(t.Context())
 	if !errors.As(err, &e) || e.Status != 502 || err.Error() != "502 Bad Gateway" {
 		t.Fatalf("%v", err)
 	}
@@ -111,7 +111,7 @@ func TestTokensAreSharedAndRenewed(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if org, err := c.Org(context.Background()); err != nil || org.Name != "acme" {
+			if org, err := c.Org.Get(context.Background()); err != nil || org.Name != "acme" {
 				t.Errorf("%v", err)
 			}
 		})
@@ -122,7 +122,7 @@ func TestTokensAreSharedAndRenewed(t *testing.T) {
 	}
 	for _, c2 := range []struct{ at, want int64 }{{839, 1}, {840, 2}} {
 		now.Store(c2.at)
-		if _, err := c.Org(t.Context()); err != nil {
+		if _, err := c.Org.Get(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.tokens.Load(); got != c2.want {
@@ -147,11 +147,11 @@ func TestRefusedTokenIsReplacedOnce(t *testing.T) {
 		answer(w, 201, api.Agent{Name: "ann"})
 	})
 	c := s.client(t)
-	if a, err := c.CreateAgent(t.Context(), api.CreateAgent{Name: "ann"}); err != nil || a.Name != "ann" || calls.Load() != 2 {
+	if a, err := c.Agents.Create(t.Context(), api.CreateAgent{Name: "ann"}); err != nil || a.Name != "ann" || calls.Load() != 2 {
 		t.Fatalf("%v after %d calls", err, calls.Load())
 	}
 	good = "none"
-	if _, err := c.CreateAgent(t.Context(), api.CreateAgent{}); !errors.Is(err, TokenExpired) || calls.Load() != 4 {
+	if _, err := c.Agents.Create(t.Context(), api.CreateAgent{}); !errors.Is(err, TokenExpired) || calls.Load() != 4 {
 		t.Fatalf("%v after %d calls", err, calls.Load())
 	}
 }
@@ -159,14 +159,14 @@ func TestRefusedTokenIsReplacedOnce(t *testing.T) {
 func TestWrongCredentials(t *testing.T) {
 	s := newScript(t)
 	c := s.client(t).Authenticated(Credentials{ClientID: clientID, ClientSecret: "wrong"})
-	if _, err := c.Org(t.Context()); !errors.Is(err, InvalidClient) {
+	if _, err := c.Org.Get(t.Context()); !errors.Is(err, InvalidClient) {
 		t.Fatal(err)
 	}
 	anonymous, err := New(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := anonymous.Org(t.Context()); !errors.Is(err, ErrNoCredentials) {
+	if _, err := anonymous.Org.Get(t.Context()); !errors.Is(err, ErrNoCredentials) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "localhost:1", "ftp://x", "http://", "http://a?b", "http://u:secret@a", "http://a:0", "http://a:65536", "http://a:", "http://:80", "http://a:secret"} {
@@ -229,17 +229,17 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 			s.mux.HandleFunc("POST /messages", send)
 			s.mux.HandleFunc("GET /org", read)
 			s.mux.HandleFunc("POST /agents", create)
-			sent, err := client.Send(t.Context(), api.Send{})
+			sent, err := client.Messages.Send(t.Context(), api.Send{})
 			if (err == nil) != c.send || (err == nil && !sent.Replayed) {
 				t.Errorf("send: %v", err)
 			}
 			if len((*keys)[0]) != 32 || len(slices.Compact(*keys)) != 1 {
 				t.Errorf("keys %q", *keys)
 			}
-			if _, err := client.Org(t.Context()); (err == nil) != c.get {
+			if _, err := client.Org.Get(t.Context()); (err == nil) != c.get {
 				t.Errorf("get: %v", err)
 			}
-			if _, err := client.CreateAgent(t.Context(), api.CreateAgent{}); (err == nil) != c.create || (!c.create && creates.Load() != 1) {
+			if _, err := client.Agents.Create(t.Context(), api.CreateAgent{}); (err == nil) != c.create || (!c.create && creates.Load() != 1) {
 				t.Errorf("create: %v after %d", err, creates.Load())
 			}
 		})
@@ -250,7 +250,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	s := newScript(t)
 	h, calls, _ := failing(1000, unavailable("overloaded"), nil)
 	s.mux.HandleFunc("GET /org", h)
-	if _, err := s.client(t).Org(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
+	if _, err := s.client(t).Org.Get(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
 		t.Fatalf("%v after %d", err, calls.Load())
 	}
 	h, calls, _ = failing(1000, unavailable("overloaded"), nil)
@@ -266,7 +266,7 @@ func TestTokenFailureIsNotRepeatedTwice(t *testing.T) {
 	mux.HandleFunc("POST /oauth/token", h)
 	s := &script{Server: httptest.NewServer(mux)}
 	t.Cleanup(s.Close)
-	if _, err := s.client(t).Org(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
+	if _, err := s.client(t).Org.Get(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
 		t.Fatalf("%v after %d", err, calls.Load())
 	}
 }
@@ -294,7 +294,7 @@ func TestSendRequest(t *testing.T) {
 	})
 	c := s.client(t, WithBrand("acme"))
 	in := api.Sync{Send: api.Send{IdempotencyKey: "k", ActingAgent: "ann", Type: "a.b.c", EncryptedPayload: "AA", ToHandle: new("bob@x.localhost"), Metadata: api.Object(`{"n":1}`)}, TimeoutMS: 1500}
-	if out, err := c.Sync(t.Context(), in); err != nil || out.Status != api.SyncTimeout || out.Reply != nil {
+	if out, err := c.Messages.Sync(t.Context(), in); err != nil || out.Status != api.SyncTimeout || out.Reply != nil {
 		t.Fatalf("%+v %v", out, err)
 	}
 	if want := `{"to_handle":"bob@x.localhost","type":"a.b.c","encrypted_payload":"AA","metadata":{"n":1}}`; body != want {
@@ -326,7 +326,7 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	})
 	c := s.client(t)
 	var types string
-	for m, err := range c.InboxAll(t.Context(), api.Inbox{Limit: 2, Type: new("x")}) {
+	for m, err := range All(t.Context(), c.Messages.Inbox, api.Inbox{Limit: 2, Type: new("x")}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +335,7 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	if types != "abc" || len(asked) != 3 || asked[1] != "cursor=two+%2B&limit=2&type=x" {
 		t.Fatalf("%s by %q", types, asked)
 	}
-	for range c.InboxAll(t.Context(), api.Inbox{}) {
+	for range All(t.Context(), c.Messages.Inbox, api.Inbox{}) {
 		break
 	}
 	if len(asked) != 4 {

@@ -90,7 +90,7 @@ func (a *Agent) judge() *judge {
 // recipient returns the encryption keys of an agent, by handle or id, if they are the
 // pinned ones or lead from them.
 func (a *Agent) recipient(ctx context.Context, to string) (*api.AgentKeys, error) {
-	keys, err := a.Client.Keys(ctx, to, "")
+	keys, err := a.Client.Keys.Get(ctx, to, "")
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", to, err)
 	}
@@ -179,7 +179,7 @@ func lastingKeyError(err error) bool {
 
 // CheckKeys judges an agent's served keys by the pins and changes nothing. It returns the
 // pin, nil if there is none, and a *KeyChangedError if a session would refuse the keys.
-func (c *Client) CheckKeys(ctx context.Context, pins *Pins, keys *api.AgentKeys) (*Pin, error) {
+func (c *Session) CheckKeys(ctx context.Context, pins *Pins, keys *api.AgentKeys) (*Pin, error) {
 	pin, err := pins.of(c.BaseURL(), keys)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (a *Agent) sender(ctx context.Context, from parley.AgentID, kid string) (*c
 		return known, nil
 	}
 	c := &contact{at: now}
-	keys, err := a.Client.Keys(ctx, from.String(), "")
+	keys, err := a.Client.Keys.Get(ctx, from.String(), "")
 	switch {
 	case errors.Is(err, NotFound), errors.Is(err, Gone):
 		c.refused = fmt.Errorf("%w: %w", ErrNoSender, err)
@@ -330,7 +330,7 @@ func (a *Agent) record(ctx context.Context, agent parley.AgentID, kid string) (*
 	if have && now.Sub(known.at) < keyFreshness {
 		return known.KeyRecord, nil
 	}
-	found, err := a.Client.KeyRecord(ctx, agent.String(), kid)
+	found, err := a.Client.Keys.Record(ctx, agent.String(), kid)
 	switch {
 	case errors.Is(err, NotFound), errors.Is(err, Gone):
 		found = nil

@@ -2,80 +2,58 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"iter"
-	"net/url"
-	"strconv"
 
 	"parley/client/api"
 	"parley/client/parley"
 )
 
-// FindAgents returns a page of the public cards that in describes. No credentials are
-// needed, as for all calls about the directory.
-func (c *Client) FindAgents(ctx context.Context, in api.FindAgents) (*api.AgentPage, error) {
-	k := get("/directory/agents")
-	k.public, k.query = true, url.Values{}
-	setText(k.query, "q", in.Q)
-	setText(k.query, "query", in.Query)
-	setText(k.query, "semantic", in.Semantic)
-	for name, values := range map[string][]string{"category": in.Category, "tag": in.Tag, "language": in.Language} {
-		for _, value := range values {
-			k.query.Add(name, value)
-		}
-	}
-	setText(k.query, "jurisdiction", in.Jurisdiction)
-	setText(k.query, "message_type", in.MessageType)
-	if in.OrgID != nil {
-		k.query.Set("org_id", in.OrgID.String())
-	}
-	if in.Verified != nil {
-		k.query.Set("verified", strconv.FormatBool(*in.Verified))
-	}
-	setText(k.query, "pricing_model", in.PricingModel)
-	setInt(k.query, "limit", in.Limit)
-	setText(k.query, "cursor", in.Cursor)
-	if in.Sort != "" {
-		k.query.Set("sort", in.Sort)
-	}
-	return fetch[api.AgentPage](ctx, c, k)
+// Directory makes the calls about public cards, public groups and identity documents. No
+// credentials are needed for them.
+type Directory struct{ s *Session }
+
+// FindAgents returns a page of the public cards that in describes.
+func (d Directory) FindAgents(ctx context.Context, in api.FindAgents) (*api.AgentPage, error) {
+	return fetch[api.AgentPage](ctx, d.s, get("/directory/agents").forAnyone(), in)
 }
 
-// FindAgentsAll returns all of them. It ends after the first error.
-func (c *Client) FindAgentsAll(ctx context.Context, in api.FindAgents) iter.Seq2[api.AgentRow, error] {
-	return pages(in.Cursor, func(cursor *string) (*api.Page[api.AgentRow], error) {
-		in.Cursor = cursor
-		p, err := c.FindAgents(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		return &api.Page[api.AgentRow]{Items: p.Items, NextCursor: p.NextCursor, HasMore: p.HasMore}, nil
-	})
+// AgentRows is FindAgents without what the page says about the search, for All.
+func (d Directory) AgentRows(ctx context.Context, in api.FindAgents) (*api.Page[api.AgentRow], error) {
+	return fetch[api.Page[api.AgentRow]](ctx, d.s, get("/directory/agents").forAnyone(), in)
 }
 
 // ListedAgent returns an agent of the directory, with its card.
-func (c *Client) ListedAgent(ctx context.Context, id parley.AgentID) (*api.ListedAgent, error) {
-	k := get("/directory/agents/" + id.String())
-	k.public = true
-	body, err := fetch[json.RawMessage](ctx, c, k)
-	if err != nil {
-		return nil, err
-	}
-	listed := &api.ListedAgent{}
-	if err := json.Unmarshal(api.Rebrand(*body, c.brand, api.DefaultBrand), listed); err != nil {
-		return nil, fmt.Errorf("%s %s: read answer: %w", k.method, k.path, err)
-	}
-	return listed, nil
+func (d Directory) ListedAgent(ctx context.Context, id parley.AgentID) (*api.ListedAgent, error) {
+	return branded[api.ListedAgent](ctx, d.s, d.s.call(get("/directory/agents/{id}").forAnyone(), api.GetListedAgent{ID: id}))
 }
 
 // Categories returns the categories of all public cards, the most frequent first.
-func (c *Client) Categories(ctx context.Context) ([]api.CategoryCount, error) {
-	k := get("/directory/categories")
-	k.public = true
-	all, err := fetch[[]api.CategoryCount](ctx, c, k)
-	if err != nil {
-		return nil, err
-	}
-	return *all, nil
+func (d Directory) Categories(ctx context.Context) ([]api.CategoryCount, error) {
+	return array[api.CategoryCount](ctx, d.s, get("/directory/categories").forAnyone(), nil)
+}
+
+// FindGroups returns a page of the public groups that match in.Query.
+func (d Directory) FindGroups(ctx context.Context, in api.FindGroups) (*api.Page[api.GroupProfile], error) {
+	return fetch[api.Page[api.GroupProfile]](ctx, d.s, get("/directory/groups").forAnyone(), in)
+}
+
+// GroupProfile returns the profile of a public group.
+func (d Directory) GroupProfile(ctx context.Context, id parley.GroupID) (*api.GroupProfile, error) {
+	return fetch[api.GroupProfile](ctx, d.s, get("/directory/groups/{id}").forAnyone(), api.GetProfile{ID: id})
+}
+
+// WebFinger returns where the documents of an agent are. resource is its URI, such as
+// acct:bob@acme.example. With rels, only links with these relations are returned.
+func (d Directory) WebFinger(ctx context.Context, resource string, rels ...string) (*api.WebFinger, error) {
+	k := d.s.call(get("/.well-known/webfinger").forAnyone(), api.GetWebFinger{Resource: resource, Rel: rels})
+	k.header.Set("Accept", api.MediaJRD)
+	return perform[api.WebFinger](ctx, d.s, k)
+}
+
+// DIDDocument returns the DID document of an active agent, by handle or id. On the host of
+// an organization, whose URL is https://org.domain, the name of one of its agents is
+// enough.
+func (d Directory) DIDDocument(ctx context.Context, agent string) (*api.DIDDocument, error) {
+	k := d.s.call(get("/agents/{name}/did.json").forAnyone(), api.GetDIDDocument{Name: agent})
+	k.header.Set("Accept", api.MediaDID)
+	return perform[api.DIDDocument](ctx, d.s, k)
 }

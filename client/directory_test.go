@@ -38,7 +38,7 @@ func TestDirectory(t *testing.T) {
 		Jurisdiction: text("j"), MessageType: text("m"), OrgID: &org, Verified: &yes, PricingModel: text("free"), Limit: 7, Sort: api.SortName,
 	}
 	var names []string
-	for row, err := range c.FindAgentsAll(t.Context(), in) {
+	for row, err := range All(t.Context(), c.Directory.AgentRows, in) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +47,10 @@ func TestDirectory(t *testing.T) {
 	if !slices.Equal(names, []string{"a", "b"}) {
 		t.Errorf("found %q", names)
 	}
-	if listed, err := c.ListedAgent(t.Context(), id); err != nil || listed.ID != id || !slices.Equal(listed.Extension.Categories, []string{"office"}) {
+	if listed, err := c.Directory.ListedAgent(t.Context(), id); err != nil || listed.ID != id || !slices.Equal(listed.Extension.Categories, []string{"office"}) {
 		t.Errorf("%+v, %v", listed, err)
 	}
-	if all, err := c.Categories(t.Context()); err != nil || len(all) != 1 || all[0].Count != 2 {
+	if all, err := c.Directory.Categories(t.Context()); err != nil || len(all) != 1 || all[0].Count != 2 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	query := "category=c&category=d&jurisdiction=j&language=l&limit=7&message_type=m&org_id=" + org.String() + "&pricing_model=free&q=q&query=r&semantic=s&sort=name&tag=t&verified=true"

@@ -32,7 +32,7 @@ func serve(routes map[string]any) *httptest.Server {
 
 // Register solves the proof of work and returns credentials. The client with these
 // credentials renews its tokens by itself.
-func ExampleClient_Register() {
+func ExampleSession_Register() {
 	server := serve(map[string]any{
 		"POST /auth/register":       api.Challenge{ChallengeID: "id", Algorithm: "sha256-hashcash", Challenge: "00112233445566778899aabbccddeeff", Difficulty: 8},
 		"POST /auth/register/solve": api.Credentials{ClientSecret: "secret"},
@@ -51,7 +51,7 @@ func ExampleClient_Register() {
 		fmt.Println(err)
 		return
 	}
-	org, err := c.Authenticated(*credentials).Org(ctx)
+	org, err := c.Authenticated(*credentials).Org.Get(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -60,9 +60,9 @@ func ExampleClient_Register() {
 	// Output: Acme 1
 }
 
-// Send posts a ciphertext; InboxAll reads what an agent received, page by page. A
+// Send posts a ciphertext; All over Inbox reads what an agent received, page by page. A
 // session (NewAgent, SendSealed, Listen) also encrypts and verifies.
-func ExampleClient_Send() {
+func ExampleMessages_Send() {
 	message := api.Message{Type: "svc.v1.dm", EncryptedPayload: "AQIDBAUGBwg", Status: "new", Metadata: api.Object("{}")}
 	server := serve(map[string]any{
 		"POST /messages":            message,
@@ -77,13 +77,13 @@ func ExampleClient_Send() {
 		return
 	}
 	to := "bob@globex.example"
-	sent, err := c.Send(ctx, api.Send{ToHandle: &to, Type: c.MessageType("dm"), EncryptedPayload: "AQIDBAUGBwg"})
+	sent, err := c.Messages.Send(ctx, api.Send{ToHandle: &to, Type: c.MessageType("dm"), EncryptedPayload: "AQIDBAUGBwg"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("sent", sent.Type)
-	for received, err := range c.InboxAll(ctx, api.Inbox{ID: parley.AgentID{15: 1}}) {
+	for received, err := range client.All(ctx, c.Messages.Inbox, api.Inbox{ID: parley.AgentID{15: 1}}) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -96,7 +96,7 @@ func ExampleClient_Send() {
 }
 
 // Refusals of the server are errors that errors.Is compares with the package's codes.
-func ExampleClient_CreateGroup() {
+func ExampleGroups_Create() {
 	server := serve(map[string]any{
 		"POST /groups":             api.GroupCreated{Group: api.Group{Handle: "#board@acme.example", EnrollmentPolicy: "closed"}},
 		"POST /groups/{id}/invite": api.Error{Code: "not_admin", Detail: "Only an admin of the group may do this."},
@@ -109,7 +109,7 @@ func ExampleClient_CreateGroup() {
 		fmt.Println(err)
 		return
 	}
-	group, err := c.CreateGroup(ctx, api.CreateGroup{Name: "board", ActingAgent: "ann"})
+	group, err := c.Groups.Create(ctx, api.CreateGroup{Name: "board", ActingAgent: "ann"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -117,7 +117,7 @@ func ExampleClient_CreateGroup() {
 	fmt.Println(group.Handle, group.EnrollmentPolicy)
 
 	bob := "bob@globex.example"
-	_, err = c.Invite(ctx, api.Invite{ID: group.ID, ActingAgent: "eve", Handle: &bob})
+	_, err = c.Groups.Invite(ctx, api.Invite{ID: group.ID, ActingAgent: "eve", Handle: &bob})
 	fmt.Println(errors.Is(err, client.NotAdmin))
 	// Output:
 	// #board@acme.example closed

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"parley/client/api"
 	"parley/client/parley"
 )
 
@@ -31,9 +32,10 @@ type Exported struct {
 // server has sent after them: what was written must then not be used. ctx alone bounds
 // how long it takes. The server allows one export an hour, so a failed one is not
 // repeated.
-func (c *Client) Export(ctx context.Context, id parley.OrgID, w io.Writer) (*Exported, error) {
-	k := get("/orgs/" + id.String() + "/export")
-	k.header = http.Header{"Accept": {"application/x-ndjson"}}
+func (o Org) Export(ctx context.Context, id parley.OrgID, w io.Writer) (*Exported, error) {
+	c := o.s
+	k := c.call(get("/orgs/{id}/export"), api.GetExport{ID: id})
+	k.header.Set("Accept", "application/x-ndjson")
 	req, _, err := c.request(ctx, k)
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (c *Client) Export(ctx context.Context, id parley.OrgID, w io.Writer) (*Exp
 	counted := &recordCounter{}
 	sum := sha256.New()
 	n, err := io.CopyBuffer(io.MultiWriter(w, sum, counted), resp.Body, make([]byte, 256<<10))
-	switch announced, digest := resp.Trailer.Get(c.header("Export-Records")), "sha-256=:"+base64.StdEncoding.EncodeToString(sum.Sum(nil))+":"; {
+	switch announced, digest := resp.Trailer.Get(c.ownHeader("X-Svc-Export-Records")), "sha-256=:"+base64.StdEncoding.EncodeToString(sum.Sum(nil))+":"; {
 	case err != nil && counted.records == 0 && n == 0:
 		return nil, err
 	case err != nil:

@@ -50,7 +50,7 @@ func TestExportIsCompared(t *testing.T) {
 		}
 		c.tokens = &tokens{token: "t", renewAt: time.Now().Add(time.Hour)}
 		var out bytes.Buffer
-		got, err := c.Export(context.Background(), parley.OrgID{1}, &out)
+		got, err := c.Org.Export(context.Background(), parley.OrgID{1}, &out)
 		if x.complete && (err != nil || got.Records != 2 || got.Bytes != int64(len(lines)) || out.String() != lines || got.SHA256 != fmt.Sprintf("%x", sum)) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

@@ -19,65 +19,68 @@ func TestGroupCalls(t *testing.T) {
 	group, member := "/groups/"+circle.String(), "/groups/"+circle.String()+"/members/"+agent.String()
 	cursor, word, hours, handle := "c", "crates", 5, "bob@acme.localhost"
 	calls := map[string]struct {
-		call func(context.Context, *Client) error
+		call func(context.Context, *Session) error
 		want string
 	}{
-		"create": {func(ctx context.Context, c *Client) error {
-			_, err := c.CreateGroup(ctx, api.CreateGroup{Name: "circle", ActingAgent: "ann", IdempotencyKey: "k", Members: []api.Target{api.TargetNamed(handle)}})
+		"create": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Create(ctx, api.CreateGroup{Name: "circle", ActingAgent: "ann", IdempotencyKey: "k", Members: []api.Target{api.TargetNamed(handle)}})
 			return err
 		}, `POST /groups as ann key k {"name":"circle","members":["bob@acme.localhost"]}`},
-		"list": {func(ctx context.Context, c *Client) error {
-			_, err := c.Groups(ctx, api.ListGroups{Scope: "all", Limit: 3, Cursor: &cursor})
+		"list": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.List(ctx, api.ListGroups{Scope: "all", Limit: 3, Cursor: &cursor})
 			return err
 		}, "GET /groups?cursor=c&limit=3&scope=all"},
-		"show": {func(ctx context.Context, c *Client) error { _, err := c.Group(ctx, circle); return err }, "GET " + group},
-		"change": {func(ctx context.Context, c *Client) error {
-			_, err := c.UpdateGroup(ctx, api.GroupPatch{ID: circle, ActingAgent: "ann", Description: api.Cleared[string](), VoteDurationHours: &hours})
+		"show": {func(ctx context.Context, c *Session) error { _, err := c.Groups.Get(ctx, circle); return err }, "GET " + group},
+		"change": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Update(ctx, api.GroupPatch{ID: circle, ActingAgent: "ann", Description: api.Cleared[string](), VoteDurationHours: &hours})
 			return err
 		}, "PATCH " + group + ` as ann {"description":null,"vote_duration_hours":5}`},
-		"delete": {func(ctx context.Context, c *Client) error {
-			return c.DeleteGroup(ctx, api.DeleteGroup{ID: circle, ActingAgent: "ann"})
+		"delete": {func(ctx context.Context, c *Session) error {
+			return c.Groups.Delete(ctx, api.DeleteGroup{ID: circle, ActingAgent: "ann"})
 		}, "DELETE " + group + " as ann"},
-		"members": {func(ctx context.Context, c *Client) error {
-			_, err := c.Members(ctx, api.ListMembers{ID: circle, Limit: 7})
+		"members": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Members(ctx, api.ListMembers{ID: circle, Limit: 7})
 			return err
 		}, "GET " + group + "/members?limit=7"},
-		"role": {func(ctx context.Context, c *Client) error {
-			_, err := c.ChangeRole(ctx, api.MemberPatch{ID: circle, AgentID: agent, ActingAgent: "ann", Role: api.RoleAdmin})
+		"role": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.ChangeRole(ctx, api.MemberPatch{ID: circle, AgentID: agent, ActingAgent: "ann", Role: api.RoleAdmin})
 			return err
 		}, "PATCH " + member + ` as ann {"role":"admin"}`},
-		"remove": {func(ctx context.Context, c *Client) error {
-			return c.RemoveMember(ctx, api.RemoveMember{ID: circle, AgentID: agent, ActingAgent: "ann"})
+		"remove": {func(ctx context.Context, c *Session) error {
+			return c.Groups.RemoveMember(ctx, api.RemoveMember{ID: circle, AgentID: agent, ActingAgent: "ann"})
 		}, "DELETE " + member + " as ann"},
-		"join": {func(ctx context.Context, c *Client) error {
-			_, err := c.JoinGroup(ctx, api.Join{ID: circle, ActingAgent: "bob", Message: &word})
+		"join": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Join(ctx, api.Join{ID: circle, ActingAgent: "bob", Message: &word})
 			return err
 		}, "POST " + group + `/join as bob {"message":"crates"}`},
-		"invite": {func(ctx context.Context, c *Client) error {
-			_, err := c.Invite(ctx, api.Invite{ID: circle, ActingAgent: "ann", AgentID: &agent})
+		"invite": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Invite(ctx, api.Invite{ID: circle, ActingAgent: "ann", AgentID: &agent})
 			return err
 		}, "POST " + group + `/invite as ann {"agent_id":"` + agent.String() + `"}`},
-		"invite several": {func(ctx context.Context, c *Client) error {
-			_, err := c.InviteBatch(ctx, api.Invite{ID: circle, Agents: []api.Target{api.TargetNamed(handle), api.TargetNamed(agent.String())}})
+		"invite several": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.InviteBatch(ctx, api.Invite{ID: circle, Agents: []api.Target{api.TargetNamed(handle), api.TargetNamed(agent.String())}})
 			return err
 		}, "POST " + group + `/invite {"agents":["bob@acme.localhost","` + agent.String() + `"]}`},
-		"invites": {func(ctx context.Context, c *Client) error {
-			_, err := c.Invites(ctx, api.ListInvites{ActingAgent: "bob"})
+		"invites": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Invites(ctx, api.ListInvites{ActingAgent: "bob"})
 			return err
 		}, "GET /groups/invites as bob"},
-		"requests": {func(ctx context.Context, c *Client) error {
-			_, err := c.Requests(ctx, api.ListRequests{ID: circle, ActingAgent: "ann", Status: "all", Limit: 9})
+		"requests": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Requests(ctx, api.ListRequests{ID: circle, ActingAgent: "ann", Status: "all", Limit: 9})
 			return err
 		}, "GET " + group + "/requests?limit=9&status=all as ann"},
-		"vote": {func(ctx context.Context, c *Client) error {
-			_, err := c.Vote(ctx, api.Vote{ID: circle, RequestID: request, ActingAgent: "ann", Vote: api.Deny})
+		"vote": {func(ctx context.Context, c *Session) error {
+			_, err := c.Groups.Vote(ctx, api.Vote{ID: circle, RequestID: request, ActingAgent: "ann", Vote: api.Deny})
 			return err
 		}, "POST " + group + "/requests/" + request.String() + `/vote as ann {"vote":"deny"}`},
-		"find": {func(ctx context.Context, c *Client) error {
-			_, err := c.FindGroups(ctx, api.FindGroups{Query: &word, Limit: 2})
+		"find": {func(ctx context.Context, c *Session) error {
+			_, err := c.Directory.FindGroups(ctx, api.FindGroups{Query: &word, Limit: 2})
 			return err
 		}, "GET /directory/groups?limit=2&q=crates in public"},
-		"profile": {func(ctx context.Context, c *Client) error { _, err := c.GroupProfile(ctx, circle); return err }, "GET /directory" + group + " in public"},
+		"profile": {func(ctx context.Context, c *Session) error {
+			_, err := c.Directory.GroupProfile(ctx, circle)
+			return err
+		}, "GET /directory" + group + " in public"},
 	}
 	s := newScript(t)
 	var got string
@@ -132,16 +135,16 @@ func TestGroupPagesAreWalked(t *testing.T) {
 	}
 	c := s.client(t)
 	counts := map[string]int{}
-	for _, err := range c.GroupsAll(t.Context(), api.ListGroups{}) {
+	for _, err := range All(t.Context(), c.Groups.List, api.ListGroups{}) {
 		counts["groups"] += bit(err)
 	}
-	for _, err := range c.MembersAll(t.Context(), api.ListMembers{ID: circle}) {
+	for _, err := range All(t.Context(), c.Groups.Members, api.ListMembers{ID: circle}) {
 		counts["members"] += bit(err)
 	}
-	for _, err := range c.RequestsAll(t.Context(), api.ListRequests{ID: circle}) {
+	for _, err := range All(t.Context(), c.Groups.Requests, api.ListRequests{ID: circle}) {
 		counts["requests"] += bit(err)
 	}
-	for _, err := range c.FindGroupsAll(t.Context(), api.FindGroups{}) {
+	for _, err := range All(t.Context(), c.Directory.FindGroups, api.FindGroups{}) {
 		counts["found"] += bit(err)
 	}
 	for _, what := range []string{"groups", "members", "requests", "found"} {

@@ -58,7 +58,7 @@ func (a *Agent) roster(ctx context.Context, group parley.GroupID, age time.Durat
 		return known.members, nil
 	}
 	members := map[parley.AgentID]string{}
-	for m, err := range a.Client.MembersAll(ctx, api.ListMembers{ID: group, Limit: 200}) {
+	for m, err := range All(ctx, a.Client.Groups.Members, api.ListMembers{ID: group, Limit: 200}) {
 		if err != nil {
 			return nil, fmt.Errorf("members of the group: %w", err)
 		}
@@ -122,7 +122,7 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 	if err := a.sealBroadcast(&in, scope, link, payload); err != nil {
 		return nil, err
 	}
-	answer, err := a.Client.send(ctx, in, a.signBody)
+	answer, err := a.signed().Send(ctx, in)
 	if err != nil {
 		return nil, a.orMLSGroup(ctx, to.ID, err)
 	}
@@ -137,7 +137,7 @@ func (a *Agent) orMLSGroup(ctx context.Context, id parley.GroupID, err error) er
 	if !errors.As(err, &refused) || refused.Status != http.StatusConflict && refused.Status != http.StatusUnprocessableEntity {
 		return err
 	}
-	if g, unread := a.Client.Group(ctx, id); unread == nil && g.MLSEnabled {
+	if g, unread := a.Client.Groups.Get(ctx, id); unread == nil && g.MLSEnabled {
 		return fmt.Errorf("%w: %w", ErrMLSGroup, err)
 	}
 	return err
@@ -265,7 +265,7 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 
 // LeaveGroup removes the agent from a group and drops its keys for it.
 func (a *Agent) LeaveGroup(ctx context.Context, group parley.GroupID) error {
-	err := a.Client.RemoveMember(ctx, api.RemoveMember{ID: group, AgentID: a.ID(), ActingAgent: a.ID().String()})
+	err := a.Client.Groups.RemoveMember(ctx, api.RemoveMember{ID: group, AgentID: a.ID(), ActingAgent: a.ID().String()})
 	if err != nil {
 		return err
 	}

@@ -259,7 +259,7 @@ func (a *Agent) forge(t *testing.T, victim parley.AgentID, text string) (sealed 
 func (a *Agent) generationOf(t *testing.T, sender parley.AgentID) uint64 {
 	t.Helper()
 	kind := a.Client.MessageType(distributionType)
-	for m, err := range a.Client.InboxAll(t.Context(), api.Inbox{ID: a.ID(), Type: &kind}) {
+	for m, err := range All(t.Context(), a.Client.Messages.Inbox, api.Inbox{ID: a.ID(), Type: &kind}) {
 		if err != nil {
 			t.Fatal(err)
 		}

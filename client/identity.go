@@ -3,37 +3,12 @@ package client
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"parley/client/api"
 	"parley/client/parley"
 )
-
-// WebFinger returns where the documents of an agent are. resource is its URI, such as
-// acct:bob@acme.example. With rels, only links with these relations are returned. No
-// credentials are needed.
-func (c *Client) WebFinger(ctx context.Context, resource string, rels ...string) (*api.WebFinger, error) {
-	k := get("/.well-known/webfinger")
-	k.public, k.query = true, url.Values{"resource": {resource}}
-	k.header = http.Header{"Accept": {api.MediaJRD}}
-	if len(rels) > 0 {
-		k.query["rel"] = rels
-	}
-	return fetch[api.WebFinger](ctx, c, k)
-}
-
-// DIDDocument returns the DID document of an active agent, by handle or id. On the host of
-// an organization, whose URL is https://org.domain, the name of one of its agents is
-// enough. No credentials are needed.
-func (c *Client) DIDDocument(ctx context.Context, agent string) (*api.DIDDocument, error) {
-	k := get("/agents/" + url.PathEscape(agent) + "/did.json")
-	k.public = true
-	k.header = http.Header{"Accept": {api.MediaDID}}
-	return fetch[api.DIDDocument](ctx, c, k)
-}
 
 // Identity is what a server says about one agent in its three public documents.
 type Identity struct {
@@ -45,20 +20,20 @@ type Identity struct {
 // Identity returns the identity documents of an agent. The keys come from the client's
 // server. So do the other two documents, or from the server found, if it is not nil: that
 // of the organization's own host.
-func (c *Client) Identity(ctx context.Context, h parley.Handle, found *Client) (*Identity, error) {
+func (d Directory) Identity(ctx context.Context, h parley.Handle, found *Session) (*Identity, error) {
 	name := h.Name
 	if found == nil {
-		found, name = c, h.String()
+		found, name = d.s, h.String()
 	}
 	var out Identity
 	var err error
-	if out.Keys, err = c.Keys(ctx, h.String(), ""); err != nil {
+	if out.Keys, err = d.s.Keys.Get(ctx, h.String(), ""); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	if out.WebFinger, err = found.WebFinger(ctx, h.Account()); err != nil {
+	if out.WebFinger, err = found.Directory.WebFinger(ctx, h.Account()); err != nil {
 		return nil, fmt.Errorf("WebFinger: %w", err)
 	}
-	if out.DID, err = found.DIDDocument(ctx, name); err != nil {
+	if out.DID, err = found.Directory.DIDDocument(ctx, name); err != nil {
 		return nil, fmt.Errorf("DID document: %w", err)
 	}
 	return &out, nil

@@ -81,7 +81,7 @@ func TestDifferences(t *testing.T) {
 // and without a host from the server too.
 func TestIdentityRequests(t *testing.T) {
 	asked := map[string][]string{}
-	serve := func(name string) *client.Client {
+	serve := func(name string) *client.Session {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked[name] = append(asked[name], r.URL.RequestURI()+" "+r.Header.Get("Accept"))
 			if r.Header.Get("Authorization") != "" {
@@ -104,14 +104,14 @@ func TestIdentityRequests(t *testing.T) {
 	from, host := serve("server"), serve("host")
 	finger, keys := "/.well-known/webfinger?resource=acct%3Abob%40acme.svc.test application/jrd+json", "/agents/bob@acme.svc.test/keys application/json"
 	for _, c := range []struct {
-		host *client.Client
+		host *client.Session
 		want map[string][]string
 	}{
 		{host, map[string][]string{"server": {keys}, "host": {finger, "/agents/bob/did.json application/did+json"}}},
 		{nil, map[string][]string{"server": {keys, finger, "/agents/bob@acme.svc.test/did.json application/did+json"}}},
 	} {
 		clear(asked)
-		if _, err := from.Identity(t.Context(), handleOfBob, c.host); err != nil {
+		if _, err := from.Directory.Identity(t.Context(), handleOfBob, c.host); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"server", "host"} {
@@ -121,10 +121,10 @@ func TestIdentityRequests(t *testing.T) {
 		}
 	}
 	clear(asked)
-	if _, err := from.WebFinger(t.Context(), "acct:bob@acme.svc.test", "did", "self"); err != nil || asked["server"][0] != "/.well-known/webfinger?rel=did&rel=self&resource=acct%3Abob%40acme.svc.test application/jrd+json" {
+	if _, err := from.Directory.WebFinger(t.Context(), "acct:bob@acme.svc.test", "did", "self"); err != nil || asked["server"][0] != "/.well-known/webfinger?rel=did&rel=self&resource=acct%3Abob%40acme.svc.test application/jrd+json" {
 		t.Errorf("%q, %v", asked, err)
 	}
-	if _, err := from.Identity(t.Context(), parley.Handle{Name: "nobody", Slug: "acme", Domain: "svc.test"}, nil); !errors.Is(err, client.NotFound) {
+	if _, err := from.Directory.Identity(t.Context(), parley.Handle{Name: "nobody", Slug: "acme", Domain: "svc.test"}, nil); !errors.Is(err, client.NotFound) {
 		t.Errorf("an unknown agent: %v", err)
 	}
 }

@@ -149,7 +149,7 @@ func (a *Agent) distribute(ctx context.Context, scope chainScope, link chainLink
 }
 
 func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chainLink, batch []parley.AgentID, sent *SentBroadcast) (given []parley.AgentID, failed error) {
-	keys, err := a.Client.BatchKeys(ctx, batch...)
+	keys, err := a.Client.Keys.Batch(ctx, batch...)
 	if err != nil {
 		return nil, err
 	}
@@ -231,10 +231,10 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 		return err
 	}
 	kid := a.Keys.SigningKey().Kid
-	_, err = a.Client.send(ctx, api.Send{
+	_, err = a.signed().Send(ctx, api.Send{
 		ActingAgent: a.ID().String(), ToAgentID: &to.AgentID, Type: a.Client.MessageType(kind), EncryptedPayload: text,
 		EncryptionVersion: api.HPKEv1, SenderSigningKid: &kid, ContentType: "application/json", IdempotencyKey: idempotency,
-	}, a.signBody)
+	})
 	return err
 }
 
@@ -249,7 +249,7 @@ func (a *Agent) search(ctx context.Context, scope chainScope) (bool, error) {
 		return false, nil
 	}
 	kind, rows := a.Client.MessageType(distributionType), 0
-	for m, err := range a.Client.InboxAll(ctx, api.Inbox{ID: a.ID(), Type: &kind, Limit: parley.InboxLimitMax}) {
+	for m, err := range All(ctx, a.Client.Messages.Inbox, api.Inbox{ID: a.ID(), Type: &kind, Limit: parley.InboxLimitMax}) {
 		if err != nil {
 			return false, err
 		}

@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +15,12 @@ import (
 	"parley/client/api"
 	"parley/client/parley"
 )
+
+// KeyLog makes the calls about the server's log of agents' keys, and verifies the answers.
+type KeyLog struct {
+	s    *Session
+	wait time.Duration
+}
 
 // Errors of the key log. What they are wrapped in says more.
 var (
@@ -47,7 +51,7 @@ type LoggedKeys struct {
 	Entries []api.KeyLogEntry
 }
 
-// keyLogWait is how long CheckKeyLog waits for an entry that is not in the log yet: a change
+// keyLogWait is how long Check waits for an entry that is not in the log yet: a change
 // of keys is appended a moment after it was answered.
 const (
 	keyLogWait  = 5 * time.Second
@@ -57,36 +61,36 @@ const (
 // keyLogProofsMax is how many entries of one agent are verified, the newest ones.
 const keyLogProofsMax = 256
 
-// CheckKeyLog verifies that keys are the newest ones of their agent in the server's key log,
+// Check verifies that keys are the newest ones of their agent in the server's key log,
 // and that the log continues the tree that was seen before, if seen is not nil. The tree is
 // returned also if the keys are not in the log: the caller remembers it. The error is, or
 // wraps, ErrKeyLogFork or ErrNotLogged if the server is not to be trusted.
-func (c *Client) CheckKeyLog(ctx context.Context, h parley.Handle, keys *api.AgentKeys, seen *KeyLogTree) (*LoggedKeys, error) {
-	entries, err := c.loggedEntries(ctx, h, keys)
+func (l KeyLog) Check(ctx context.Context, h parley.Handle, keys *api.AgentKeys, seen *KeyLogTree) (*LoggedKeys, error) {
+	entries, err := l.logged(ctx, h, keys)
 	if err != nil && !errors.Is(err, ErrNotLogged) {
 		return nil, err
 	}
-	tree, forked := c.keyLogTree(ctx, seen)
+	tree, forked := l.tree(ctx, seen)
 	if forked != nil {
 		return nil, forked
 	}
 	out := &LoggedKeys{Tree: *tree, Entries: entries}
 	if err == nil {
-		err = c.included(ctx, entries, tree)
+		err = l.included(ctx, entries, tree)
 	}
 	return out, err
 }
 
-// loggedEntries returns the entries of an agent, and an error if the newest one does not
+// logged returns the entries of an agent, and an error if the newest one does not
 // name the keys.
-func (c *Client) loggedEntries(ctx context.Context, h parley.Handle, keys *api.AgentKeys) ([]api.KeyLogEntry, error) {
+func (l KeyLog) logged(ctx context.Context, h parley.Handle, keys *api.AgentKeys) ([]api.KeyLogEntry, error) {
 	for waited := time.Duration(0); ; waited += keyLogPause {
-		entries, err := c.KeyLogEntries(ctx, h.String())
+		entries, err := l.Entries(ctx, h.String())
 		if err != nil {
 			return nil, fmt.Errorf("key log: %w", err)
 		}
 		pending := len(entries) > 0 && entries[len(entries)-1].Index == nil
-		if !pending || waited >= c.logWait {
+		if !pending || waited >= l.wait {
 			return entries, judgeEntries(entries, h, keys)
 		}
 		if err := sleep(ctx, keyLogPause); err != nil {
@@ -157,40 +161,35 @@ func text(s *string) string {
 	return *s
 }
 
-// KeyLogEntries returns the entries of an agent in the key log, oldest first. No credentials
-// are needed.
-func (c *Client) KeyLogEntries(ctx context.Context, agent string) (all []api.KeyLogEntry, err error) {
-	k := get("/agents/" + url.PathEscape(agent) + "/key-log")
-	k.public, k.query = true, url.Values{"limit": {"200"}}
-	for {
-		page, err := fetch[api.Page[api.KeyLogEntry]](ctx, c, k)
+// Entries returns the entries of an agent in the key log, oldest first. No credentials are
+// needed.
+func (l KeyLog) Entries(ctx context.Context, agent string) (all []api.KeyLogEntry, err error) {
+	page := func(ctx context.Context, in api.GetKeyLogEntries) (*api.Page[api.KeyLogEntry], error) {
+		return fetch[api.Page[api.KeyLogEntry]](ctx, l.s, get("/agents/{id}/key-log").forAnyone(), in)
+	}
+	for entry, err := range All(ctx, page, api.GetKeyLogEntries{ID: agent, Limit: 200}) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page.Items...)
-		if !page.HasMore || page.NextCursor == nil {
-			return all, nil
-		}
-		k.query.Set("cursor", *page.NextCursor)
+		all = append(all, entry)
 	}
+	return all, nil
 }
 
-// keyLogTree fetches the newest checkpoint, and verifies that it is signed and continues the
+// tree fetches the newest checkpoint, and verifies that it is signed and continues the
 // tree that was seen before.
-func (c *Client) keyLogTree(ctx context.Context, seen *KeyLogTree) (*KeyLogTree, error) {
+func (l KeyLog) tree(ctx context.Context, seen *KeyLogTree) (*KeyLogTree, error) {
 	var verifier string
 	if seen != nil {
 		verifier = seen.VerifierKey
 	} else {
-		k := get("/key-log")
-		k.public = true
-		log, err := fetch[api.KeyLog](ctx, c, k)
+		log, err := fetch[api.KeyLog](ctx, l.s, get("/key-log").forAnyone(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("key log: %w", err)
 		}
 		verifier = log.VerifierKey
 	}
-	checkpoint, err := c.keyLogCheckpoint(ctx)
+	checkpoint, err := l.checkpoint(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint of the key log: %w", err)
 	}
@@ -207,7 +206,7 @@ func (c *Client) keyLogTree(ctx context.Context, seen *KeyLogTree) (*KeyLogTree,
 	case tree.Size == seen.Size || seen.Size == 0:
 		return tree, nil
 	}
-	proof, err := c.keyLogProof(ctx, "consistency", url.Values{"from": {strconv.FormatUint(seen.Size, 10)}, "to": {strconv.FormatUint(tree.Size, 10)}})
+	proof, err := l.proof(ctx, "consistency", api.GetConsistencyProof{From: int(seen.Size), To: int(tree.Size)})
 	if err != nil {
 		return nil, fmt.Errorf("consistency of the key log: %w", err)
 	}
@@ -226,12 +225,12 @@ func (t *KeyLogTree) rootHash() (h [sha256.Size]byte) {
 // checkpointBytesMax bounds a checkpoint.
 const checkpointBytesMax = 64 << 10
 
-// keyLogCheckpoint fetches the newest checkpoint as text.
-func (c *Client) keyLogCheckpoint(ctx context.Context) (string, error) {
-	k := get("/key-log/checkpoint")
-	k.public, k.header = true, http.Header{"Accept": {"text/plain"}}
+// checkpoint fetches the newest checkpoint as text.
+func (l KeyLog) checkpoint(ctx context.Context) (string, error) {
+	k := l.s.call(get("/key-log/checkpoint").forAnyone(), nil)
+	k.header.Set("Accept", "text/plain")
 	var body plainText
-	if _, err := c.do(ctx, k, &body); err != nil {
+	if _, err := l.s.do(ctx, k, &body); err != nil {
 		return "", err
 	}
 	if len(body) > checkpointBytesMax {
@@ -302,7 +301,7 @@ func signedBy(body, signatures, name string, hash uint32, key ed25519.PublicKey)
 }
 
 // included verifies that the newest entries are leaves of the tree.
-func (c *Client) included(ctx context.Context, entries []api.KeyLogEntry, tree *KeyLogTree) error {
+func (l KeyLog) included(ctx context.Context, entries []api.KeyLogEntry, tree *KeyLogTree) error {
 	for _, e := range entries[max(0, len(entries)-keyLogProofsMax):] {
 		leaf, err := commitment(e)
 		if err != nil {
@@ -312,7 +311,7 @@ func (c *Client) included(ctx context.Context, entries []api.KeyLogEntry, tree *
 		if index >= tree.Size {
 			return fmt.Errorf("%w: entry %d should be at %d, beyond the signed checkpoint", ErrNotLogged, e.Number, index)
 		}
-		proof, err := c.keyLogProof(ctx, "inclusion", url.Values{"index": {strconv.FormatUint(index, 10)}, "size": {strconv.FormatUint(tree.Size, 10)}})
+		proof, err := l.proof(ctx, "inclusion", api.GetInclusionProof{Index: *e.Index, Size: int(tree.Size)})
 		if err != nil {
 			return fmt.Errorf("inclusion in the key log: %w", err)
 		}
@@ -337,10 +336,8 @@ func commitment(e api.KeyLogEntry) (leaf [sha256.Size]byte, err error) {
 	return entry.Commitment(), nil
 }
 
-func (c *Client) keyLogProof(ctx context.Context, of string, query url.Values) ([][sha256.Size]byte, error) {
-	k := get("/key-log/proofs/" + of)
-	k.public, k.query = true, query
-	answer, err := fetch[api.KeyLogProof](ctx, c, k)
+func (l KeyLog) proof(ctx context.Context, of string, in any) ([][sha256.Size]byte, error) {
+	answer, err := fetch[api.KeyLogProof](ctx, l.s, get("/key-log/proofs/"+of).forAnyone(), in)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func logKeys(n byte) *api.AgentKeys {
 // A server that forks its log, goes back or leaves entries out is found out.
 func TestCheckKeyLog(t *testing.T) {
 	handle := parley.Handle{Name: "bob", Slug: "acme", Domain: "localhost"}
-	setUp := func(t *testing.T) (*logServer, *Client) {
+	setUp := func(t *testing.T) (*logServer, *Session) {
 		s := newLogServer(t, 7)
 		s.leaves = someLeaves(3, 1)
 		s.log(t, parley.KeyLogCreated, logKeys(1))
@@ -207,7 +207,7 @@ func TestCheckKeyLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.logWait = 0
+		c.KeyLog.wait = 0
 		return s, c
 	}
 	for _, x := range []struct {
@@ -250,12 +250,12 @@ func TestCheckKeyLog(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s, c := setUp(t)
-			first, err := c.CheckKeyLog(t.Context(), handle, logKeys(1), nil)
+			first, err := c.KeyLog.Check(t.Context(), handle, logKeys(1), nil)
 			if err != nil || first.Tree.Size != 6 || len(first.Entries) != 1 {
 				t.Fatalf("at first: %+v, %v", first, err)
 			}
 			x.change(t, s)
-			logged, err := c.CheckKeyLog(t.Context(), handle, logKeys(x.keys), &first.Tree)
+			logged, err := c.KeyLog.Check(t.Context(), handle, logKeys(x.keys), &first.Tree)
 			if !errors.Is(err, x.want) || (x.want == nil) != (err == nil) {
 				t.Fatalf("%v, want %v", err, x.want)
 			}

@@ -115,7 +115,7 @@ func changedKey(use, pinned, served string) string {
 
 // judge compares served keys with a pin.
 type judge struct {
-	c        *Client
+	c        *Session
 	brand    string
 	accepted map[string]bool
 	now      time.Time
@@ -285,7 +285,7 @@ func (p *Pin) signedAt() time.Time {
 // own again. It returns nil if no step leads to the served keys, or if too many keys are
 // in between, so that another agent cannot keep this one busy.
 func (j *judge) walk(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, error) {
-	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
+	bindings, err := j.c.Keys.Bindings(ctx, s.AgentID.String())
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (j *judge) signingKey(ctx context.Context, at *Pin, s *servedKeys, kid stri
 	case s.kids.Signing:
 		return s.signingKey, nil
 	}
-	record, err := j.c.KeyRecord(ctx, s.AgentID.String(), kid)
+	record, err := j.c.Keys.Record(ctx, s.AgentID.String(), kid)
 	switch {
 	case errors.Is(err, NotFound):
 		return "", nil
@@ -338,7 +338,7 @@ func (j *judge) signingKey(ctx context.Context, at *Pin, s *servedKeys, kid stri
 // before returns the signing keys that led to the served one, newest last, as far back as
 // each signed for the next.
 func (j *judge) before(ctx context.Context, s *servedKeys) (former []FormerKey, err error) {
-	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
+	bindings, err := j.c.Keys.Bindings(ctx, s.AgentID.String())
 	if err != nil {
 		return nil, err
 	}

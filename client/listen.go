@@ -32,7 +32,7 @@ type Incoming struct {
 func (a *Agent) Listen(ctx context.Context, opts StreamOptions) iter.Seq2[Incoming, error] {
 	return func(yield func(Incoming, error) bool) {
 		var waiting []Event
-		for event, err := range a.Client.Stream(ctx, a.ID(), opts) {
+		for event, err := range a.Client.Messages.Stream(ctx, a.ID(), opts) {
 			in := Incoming{Event: event}
 			switch {
 			case event.Message == nil:

@@ -4,15 +4,25 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"iter"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"parley/client/api"
 	"parley/client/parley"
 )
+
+// Messages makes the calls about messages and conversations.
+type Messages struct {
+	s *Session
+	// sign returns the signature of a body; nil if bodies are not signed.
+	sign func(body []byte) string
+}
+
+// Signed returns Messages whose sends and replies carry the signature that sign makes of
+// their bodies.
+func (m Messages) Signed(sign func(body []byte) string) Messages {
+	m.sign = sign
+	return m
+}
 
 // SentMessage is the answer to a send or a reply.
 type SentMessage struct {
@@ -22,32 +32,22 @@ type SentMessage struct {
 	Replayed bool
 }
 
-// Send sends a message unchanged. If in has no idempotency key, the client generates one,
-// so that a retry after a lost answer sends nothing twice.
-func (c *Client) Send(ctx context.Context, in api.Send) (*SentMessage, error) {
-	return c.send(ctx, in, nil)
-}
-
-func (c *Client) send(ctx context.Context, in api.Send, sign func([]byte) string) (*SentMessage, error) {
-	k := call{method: http.MethodPost, path: "/messages", in: in, sign: sign, repeatable: true}
-	k.header = c.sendHeader(in.IdempotencyKey, in.ActingAgent, in.MessageSignature)
-	return c.sent(ctx, k)
+// Send sends a message unchanged. Without an idempotency key in in, the client generates
+// one, so that a retry after a lost answer sends nothing twice.
+func (m Messages) Send(ctx context.Context, in api.Send) (*SentMessage, error) {
+	return m.sent(ctx, post("/messages"), in)
 }
 
 // Reply answers the message in.ID in its conversation.
-func (c *Client) Reply(ctx context.Context, in api.Reply) (*SentMessage, error) {
-	return c.reply(ctx, in, nil)
+func (m Messages) Reply(ctx context.Context, in api.Reply) (*SentMessage, error) {
+	return m.sent(ctx, post("/messages/{id}/reply"), in)
 }
 
-func (c *Client) reply(ctx context.Context, in api.Reply, sign func([]byte) string) (*SentMessage, error) {
-	k := call{method: http.MethodPost, path: "/messages/" + in.ID.String() + "/reply", in: in, sign: sign, repeatable: true}
-	k.header = c.sendHeader(in.IdempotencyKey, in.ActingAgent, in.MessageSignature)
-	return c.sent(ctx, k)
-}
-
-func (c *Client) sent(ctx context.Context, k call) (*SentMessage, error) {
+func (m Messages) sent(ctx context.Context, r route, in any) (*SentMessage, error) {
+	k := m.s.call(r.idempotent(), in)
+	k.sign = m.sign
 	var out SentMessage
-	header, err := c.do(ctx, k, &out.Message)
+	header, err := m.s.do(ctx, k, &out.Message)
 	if err != nil {
 		return nil, err
 	}
@@ -56,39 +56,17 @@ func (c *Client) sent(ctx context.Context, k call) (*SentMessage, error) {
 }
 
 // Sync sends a message and waits for its reply, for at most in.TimeoutMS.
-func (c *Client) Sync(ctx context.Context, in api.Sync) (*api.SyncResult, error) {
-	return c.sync(ctx, in, nil)
+func (m Messages) Sync(ctx context.Context, in api.Sync) (*api.SyncResult, error) {
+	k := m.s.call(post("/messages/sync").idempotent(), in)
+	k.sign, k.wait = m.sign, millisOr(in.TimeoutMS, parley.SyncTimeoutDefault)
+	return perform[api.SyncResult](ctx, m.s, k)
 }
 
-func (c *Client) sync(ctx context.Context, in api.Sync, sign func([]byte) string) (*api.SyncResult, error) {
-	k := call{method: http.MethodPost, path: "/messages/sync", in: in.Send, sign: sign, repeatable: true}
-	k.header = c.sendHeader(in.IdempotencyKey, in.ActingAgent, in.MessageSignature)
-	wait := parley.SyncTimeoutDefault
-	if in.TimeoutMS != 0 {
-		wait = time.Duration(in.TimeoutMS) * time.Millisecond
-		k.query = url.Values{"timeout_ms": {strconv.Itoa(in.TimeoutMS)}}
+func millisOr(ms int, otherwise time.Duration) time.Duration {
+	if ms == 0 {
+		return otherwise
 	}
-	k.timeout = wait + c.timeout
-	return fetch[api.SyncResult](ctx, c, k)
-}
-
-func (c *Client) sendHeader(key, agent string, signature *string) http.Header {
-	if key == "" {
-		key = randomKey()
-	}
-	h := http.Header{}
-	h.Set("Idempotency-Key", key)
-	c.setHeader(h, "Agent", agent)
-	if signature != nil {
-		h.Set(c.header("Message-Signature"), *signature)
-	}
-	return h
-}
-
-func (c *Client) setHeader(h http.Header, name, value string) {
-	if value != "" {
-		h.Set(c.header(name), value)
-	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 func randomKey() string {
@@ -97,117 +75,79 @@ func randomKey() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Message returns one message. This marks it as delivered if the organization owns the
+// Get returns one message. This marks it as delivered if the organization owns the
 // recipient, and as read if the recipient is the acting agent.
-func (c *Client) Message(ctx context.Context, in api.GetMessage) (*api.Message, error) {
-	k := get("/messages/" + in.ID.String())
-	k.header = http.Header{}
-	c.setHeader(k.header, "Agent", in.ActingAgent)
-	return fetch[api.Message](ctx, c, k)
+func (m Messages) Get(ctx context.Context, in api.GetMessage) (*api.Message, error) {
+	return fetch[api.Message](ctx, m.s, get("/messages/{id}"), in)
+}
+
+// Read marks a message as read, for the organization that owns its recipient, and
+// returns it.
+func (m Messages) Read(ctx context.Context, id parley.MessageID) (*api.Message, error) {
+	return fetch[api.Message](ctx, m.s, post("/messages/{id}/read").idempotent(), api.ReadMessage{ID: id})
+}
+
+// Ack marks messages that the agent in.ID received as read: those of in.IDs, or all up to
+// in.UpTo.
+func (m Messages) Ack(ctx context.Context, in api.Ack) (*api.Acked, error) {
+	return fetch[api.Acked](ctx, m.s, post("/agents/{id}/messages/ack").idempotent(), in)
+}
+
+// waitTimeoutDefault is how long the server waits by default.
+const waitTimeoutDefault = 30 * time.Second
+
+// Wait returns messages to the agent in.ID, oldest first, as soon as there are any, or
+// none after in.TimeoutMS. To continue, pass the After of the answer.
+func (m Messages) Wait(ctx context.Context, in api.Wait) (*api.Waited, error) {
+	r := get("/agents/{id}/wait")
+	r.wait = millisOr(in.TimeoutMS, waitTimeoutDefault)
+	return fetch[api.Waited](ctx, m.s, r, in)
+}
+
+// Trace returns the attempts to deliver a message, and why it is not delivered yet.
+func (m Messages) Trace(ctx context.Context, id parley.MessageID) (*api.Traced, error) {
+	return fetch[api.Traced](ctx, m.s, get("/messages/{id}/trace"), api.Trace{ID: id})
+}
+
+// Receipt returns the signed statement of the server that it accepted a message. See
+// VerifyReceipt.
+func (m Messages) Receipt(ctx context.Context, id parley.MessageID) (string, error) {
+	out, err := fetch[api.MessageReceipt](ctx, m.s, get("/messages/{id}/receipt"), api.GetReceipt{ID: id})
+	if err != nil {
+		return "", err
+	}
+	return out.Receipt, nil
 }
 
 // Inbox returns a page of the messages that the agent in.ID received, newest first. The
 // messages it transfers count as delivered.
-func (c *Client) Inbox(ctx context.Context, in api.Inbox) (*api.Page[api.Message], error) {
-	k := get("/agents/" + in.ID.String() + "/messages")
-	k.query = url.Values{}
-	setInt(k.query, "limit", in.Limit)
-	setText(k.query, "cursor", in.Cursor)
-	setText(k.query, "type", in.Type)
-	return fetch[api.Page[api.Message]](ctx, c, k)
+func (m Messages) Inbox(ctx context.Context, in api.Inbox) (*api.Page[api.Message], error) {
+	return fetch[api.Page[api.Message]](ctx, m.s, get("/agents/{id}/messages"), in)
 }
 
-// InboxAll returns all messages that the agent in.ID received, newest first, starting at
-// in.Cursor. It ends after the first error.
-func (c *Client) InboxAll(ctx context.Context, in api.Inbox) iter.Seq2[api.Message, error] {
-	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Message], error) {
-		in.Cursor = cursor
-		return c.Inbox(ctx, in)
-	})
-}
-
-// Transcript returns a page of both sides of the conversation in.ID.
-func (c *Client) Transcript(ctx context.Context, in api.Transcript) (*api.Page[api.Message], error) {
-	k := get("/conversations/" + in.ID.String() + "/messages")
-	k.query, k.header = url.Values{}, http.Header{}
-	setInt(k.query, "limit", in.Limit)
-	setText(k.query, "cursor", in.Cursor)
-	if in.Order != "" {
-		k.query.Set("order", in.Order)
-	}
-	c.setHeader(k.header, "Agent", in.ActingAgent)
-	return fetch[api.Page[api.Message]](ctx, c, k)
-}
-
-// TranscriptAll returns the whole conversation, oldest first unless in.Order is desc. It
-// ends after the first error.
-func (c *Client) TranscriptAll(ctx context.Context, in api.Transcript) iter.Seq2[api.Message, error] {
-	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Message], error) {
-		in.Cursor = cursor
-		return c.Transcript(ctx, in)
-	})
+// Transcript returns a page of both sides of the conversation in.ID, oldest first unless
+// in.Order is desc.
+func (m Messages) Transcript(ctx context.Context, in api.Transcript) (*api.Page[api.Message], error) {
+	return fetch[api.Page[api.Message]](ctx, m.s, get("/conversations/{id}/messages"), in)
 }
 
 // Conversation returns one conversation's record.
-func (c *Client) Conversation(ctx context.Context, id parley.ConversationID) (*api.Conversation, error) {
-	return fetch[api.Conversation](ctx, c, get("/conversations/"+id.String()))
+func (m Messages) Conversation(ctx context.Context, id parley.ConversationID) (*api.Conversation, error) {
+	return fetch[api.Conversation](ctx, m.s, get("/conversations/{id}"), api.GetConversation{ID: id})
 }
 
 // Participants returns the participants of a conversation.
-func (c *Client) Participants(ctx context.Context, id parley.ConversationID) ([]api.Participant, error) {
-	out, err := fetch[[]api.Participant](ctx, c, get("/conversations/"+id.String()+"/participants"))
-	if err != nil {
-		return nil, err
-	}
-	return *out, nil
+func (m Messages) Participants(ctx context.Context, id parley.ConversationID) ([]api.Participant, error) {
+	return array[api.Participant](ctx, m.s, get("/conversations/{id}/participants"), api.GetParticipants{ID: id})
 }
 
 // SetStatus changes the status of the conversation in.ID.
-func (c *Client) SetStatus(ctx context.Context, in api.StatusPatch) (*api.Conversation, error) {
-	k := call{method: http.MethodPatch, path: "/conversations/" + in.ID.String() + "/status", in: in, header: http.Header{}}
-	c.setHeader(k.header, "Agent", in.ActingAgent)
-	return fetch[api.Conversation](ctx, c, k)
+func (m Messages) SetStatus(ctx context.Context, in api.StatusPatch) (*api.Conversation, error) {
+	return fetch[api.Conversation](ctx, m.s, patch("/conversations/{id}/status"), in)
 }
 
 // Conversations returns a page of the conversations the agent in.ID takes part in, newest
 // first.
-func (c *Client) Conversations(ctx context.Context, in api.AgentConversations) (*api.Page[api.Conversation], error) {
-	k := get("/agents/" + in.ID.String() + "/conversations")
-	k.query = url.Values{}
-	setInt(k.query, "limit", in.Limit)
-	setText(k.query, "cursor", in.Cursor)
-	return fetch[api.Page[api.Conversation]](ctx, c, k)
-}
-
-// ConversationsAll returns all conversations of the agent in.ID, newest first. It ends
-// after the first error.
-func (c *Client) ConversationsAll(ctx context.Context, in api.AgentConversations) iter.Seq2[api.Conversation, error] {
-	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Conversation], error) {
-		in.Cursor = cursor
-		return c.Conversations(ctx, in)
-	})
-}
-
-// pages iterates over all rows of a list. It stops when has_more is false: a transcript's
-// cursor never ends.
-func pages[T any](cursor *string, page func(*string) (*api.Page[T], error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for next := cursor; ; {
-			p, err := page(next)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, row := range p.Items {
-				if !yield(row, nil) {
-					return
-				}
-			}
-			if !p.HasMore || p.NextCursor == nil {
-				return
-			}
-			next = p.NextCursor
-		}
-	}
+func (m Messages) Conversations(ctx context.Context, in api.AgentConversations) (*api.Page[api.Conversation], error) {
+	return fetch[api.Page[api.Conversation]](ctx, m.s, get("/agents/{id}/conversations"), in)
 }

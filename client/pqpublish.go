@@ -55,7 +55,7 @@ func (a *Agent) publishPQ(ctx context.Context, published *api.PQKey) error {
 	if own == nil || published != nil && published.Pub == own.Pub {
 		return nil
 	}
-	_, err := a.Client.SetPQKey(ctx, api.SetPQKey{ID: a.ID(), PQPublicKey: own})
+	_, err := a.Client.Keys.SetPQ(ctx, api.SetPQKey{ID: a.ID(), PQPublicKey: own})
 	if unsupported(err) {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (a *Agent) restorePQ(ctx context.Context, published *api.PQKey) (replaced b
 	if a.Keys.PQKey() != nil {
 		return true, a.publishPQ(ctx, published)
 	}
-	return true, a.Client.RemovePQKey(ctx, a.ID())
+	return true, a.Client.Keys.RemovePQ(ctx, a.ID())
 }
 
 // RotateKeysTo is RotateKeys that also decides whether the new keys include a post-quantum

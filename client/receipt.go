@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -27,22 +26,6 @@ var (
 	// that the receipt was changed.
 	ErrReceiptSignature = errors.New("the signature does not match: the receipt was changed or is forged")
 )
-
-// Receipt returns the signed statement of the server that it accepted a message.
-func (c *Client) Receipt(ctx context.Context, id parley.MessageID) (string, error) {
-	out, err := fetch[api.MessageReceipt](ctx, c, get("/messages/"+id.String()+"/receipt"))
-	if err != nil {
-		return "", err
-	}
-	return out.Receipt, nil
-}
-
-// SigningKeys returns the server's key document. No credentials are needed.
-func (c *Client) SigningKeys(ctx context.Context) (*api.SigningKeys, error) {
-	k := get("/.well-known/jwks.json")
-	k.public = true
-	return fetch[api.SigningKeys](ctx, c, k)
-}
 
 // VerifiedReceipt is a receipt whose signature is right.
 type VerifiedReceipt struct {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/bits"
-	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
@@ -33,7 +32,7 @@ const proofBitsMax = 40
 // Register requests a challenge, computes the proof of work on all cores and submits it.
 // The client itself does not change: see Authenticated. A challenge that expired before
 // it was solved is replaced once.
-func (c *Client) Register(ctx context.Context, in api.Register) (*Credentials, error) {
+func (c *Session) Register(ctx context.Context, in api.Register) (*Credentials, error) {
 	for again := true; ; again = false {
 		out, err := c.register(ctx, in)
 		if err == nil || !again || !errors.Is(err, ChallengeExpired) {
@@ -42,7 +41,7 @@ func (c *Client) Register(ctx context.Context, in api.Register) (*Credentials, e
 	}
 }
 
-func (c *Client) register(ctx context.Context, in api.Register) (*Credentials, error) {
+func (c *Session) register(ctx context.Context, in api.Register) (*Credentials, error) {
 	challenge, err := c.Challenge(ctx, in)
 	if err != nil {
 		return nil, err
@@ -59,22 +58,20 @@ func (c *Client) register(ctx context.Context, in api.Register) (*Credentials, e
 
 // Challenge requests a proof-of-work challenge: POST /auth/register. It reserves nothing,
 // so it is safe to repeat.
-func (c *Client) Challenge(ctx context.Context, in api.Register) (*api.Challenge, error) {
-	return fetch[api.Challenge](ctx, c, call{method: http.MethodPost, path: "/auth/register", in: in, public: true, repeatable: true})
+func (c *Session) Challenge(ctx context.Context, in api.Register) (*api.Challenge, error) {
+	return fetch[api.Challenge](ctx, c, post("/auth/register").forAnyone().idempotent(), in)
 }
 
 // Solve submits a proof of work: POST /auth/register/solve. The secret is returned only
 // here.
-func (c *Client) Solve(ctx context.Context, in api.Solve) (*Credentials, error) {
-	return fetch[Credentials](ctx, c, call{method: http.MethodPost, path: "/auth/register/solve", in: in, public: true})
+func (c *Session) Solve(ctx context.Context, in api.Solve) (*Credentials, error) {
+	return fetch[Credentials](ctx, c, post("/auth/register/solve").forAnyone(), in)
 }
 
 // VerifyEmail submits the token that was mailed to the address given at registration:
 // POST /auth/verify-email.
-func (c *Client) VerifyEmail(ctx context.Context, token string) (*api.VerifiedEmail, error) {
-	return fetch[api.VerifiedEmail](ctx, c, call{
-		method: http.MethodPost, path: "/auth/verify-email", in: api.VerifyEmail{Token: token}, public: true, repeatable: true,
-	})
+func (c *Session) VerifyEmail(ctx context.Context, token string) (*api.VerifiedEmail, error) {
+	return fetch[api.VerifiedEmail](ctx, c, post("/auth/verify-email").forAnyone().idempotent(), api.VerifyEmail{Token: token})
 }
 
 // SolveProof finds a nonce such that SHA-256 of challenge, a colon and the nonce begins

@@ -17,7 +17,7 @@ import (
 // for concurrent use.
 type Agent struct {
 	// Client makes the calls.
-	Client *Client
+	Client *Session
 	// Keys seal, sign and open.
 	Keys *KeyRing
 	// Record is the agent as the service described it when the session began; its
@@ -59,13 +59,13 @@ var ErrNotHPKE = errors.New("the message is not sealed with hpke-v1")
 // session. Save the ring first: if the keys are lost, messages sealed to them cannot be
 // opened. An interrupted call may be repeated with the same name and ring: an agent that
 // already has these keys is taken over.
-func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing) (*Agent, error) {
+func (c *Session) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing) (*Agent, error) {
 	if !ring.AgentID().Zero() {
 		return nil, ErrOtherAgent
 	}
 	signing, encryption := ring.SigningKey(), ring.EncryptionKey()
 	in.SigningPublicKey, in.EncryptionPublicKey = &signing, &encryption
-	record, err := c.CreateAgent(ctx, in)
+	record, err := c.Agents.Create(ctx, in)
 	if errors.Is(err, NameTaken) {
 		record, err = c.agentWith(ctx, in.Name, signing, err)
 	}
@@ -85,8 +85,8 @@ func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing
 }
 
 // agentWith finds the organization's agent with that name and signing key.
-func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, refused error) (*api.Agent, error) {
-	agents, err := c.Agents(ctx, api.ListAgents{})
+func (c *Session) agentWith(ctx context.Context, name string, signing api.JWK, refused error) (*api.Agent, error) {
+	agents, err := c.Agents.List(ctx, api.ListAgents{})
 	if err != nil {
 		return nil, errors.Join(refused, err)
 	}
@@ -101,11 +101,11 @@ func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, re
 // Session begins a session of the agent the ring is bound to. It checks that the service
 // publishes the keys of the ring, completes an interrupted rotation, binds the keys if a
 // binding is missing, and publishes the ring's post-quantum key if there is none.
-func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
+func (c *Session) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if ring.AgentID().Zero() {
 		return nil, ErrUnbound
 	}
-	record, err := c.Agent(ctx, ring.AgentID())
+	record, err := c.Agents.Get(ctx, ring.AgentID())
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +134,11 @@ type Restored struct {
 // have been published for the agent. Clients that have pinned the ring's keys accept them
 // without a warning. If the ring's keys are the published ones, it replaces nothing: it
 // completes an interrupted rotation, and binds the keys if a binding is missing.
-func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was Restored, err error) {
+func (c *Session) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was Restored, err error) {
 	if ring.AgentID().Zero() {
 		return nil, was, ErrUnbound
 	}
-	record, err := c.Agent(ctx, ring.AgentID())
+	record, err := c.Agents.Get(ctx, ring.AgentID())
 	if err != nil {
 		return nil, was, err
 	}
@@ -192,7 +192,7 @@ func (a *Agent) rotateKeys(ctx context.Context, postQuantum bool) error {
 	current, upcoming := a.Keys.pairs()
 	if err := a.publish(ctx, upcoming, &current.signing); err != nil {
 		// The answer may be to a retry of a request that had succeeded.
-		served, asked := a.Client.Keys(ctx, a.ID().String(), "")
+		served, asked := a.Client.Keys.Get(ctx, a.ID().String(), "")
 		if asked != nil || matches(served, upcoming.publicSigning(), upcoming.publicEncryption()) != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (a *Agent) publish(ctx context.Context, pair *keyPair, former *signingKey) 
 		return err
 	}
 	signing, encryption := pair.publicSigning(), pair.publicEncryption()
-	_, err = a.Client.RotateKeys(ctx, api.UploadKeys{
+	_, err = a.Client.Keys.Rotate(ctx, api.UploadKeys{
 		ID: a.ID(), SigningPublicKey: &signing, EncryptionPublicKey: &encryption, KeyBinding: a.bound().prove(pair, former, signedAt),
 	})
 	return err
@@ -226,7 +226,7 @@ func (a *Agent) SendSealed(ctx context.Context, to string, payload []byte, messa
 	if err != nil {
 		return nil, err
 	}
-	return a.Client.send(ctx, *in, a.signBody)
+	return a.signed().Send(ctx, *in)
 }
 
 // SyncSealed is SendSealed that waits for the reply. wait is 1 s to 5 min, or 0 for the
@@ -236,7 +236,7 @@ func (a *Agent) SyncSealed(ctx context.Context, to string, payload []byte, messa
 	if err != nil {
 		return nil, err
 	}
-	return a.Client.sync(ctx, api.Sync{Send: *in, TimeoutMS: int(wait.Milliseconds())}, a.signBody)
+	return a.signed().Sync(ctx, api.Sync{Send: *in, TimeoutMS: int(wait.Milliseconds())})
 }
 
 func (a *Agent) seal(ctx context.Context, to string, payload []byte, messageType string, change []func(*api.Send)) (*api.Send, error) {
@@ -279,7 +279,7 @@ func (a *Agent) ReplySealed(ctx context.Context, to api.Message, payload []byte,
 	for _, f := range change {
 		f(&in)
 	}
-	return a.Client.reply(ctx, in, a.signBody)
+	return a.signed().Reply(ctx, in)
 }
 
 type sealedPair struct{ payload, copy, kid string }
@@ -293,6 +293,9 @@ func (a *Agent) sealTo(recipient *api.AgentKeys, payload []byte) (s sealedPair, 
 	s.kid = a.Keys.SigningKey().Kid
 	return s, err
 }
+
+// signed returns the calls about messages with bodies signed by the ring.
+func (a *Agent) signed() Messages { return a.Client.Messages.Signed(a.signBody) }
 
 // signBody signs a request's body, so that the service rejects a body that the ring's
 // current key did not sign. // docs: encryption.md

@@ -68,12 +68,12 @@ const (
 // that no retry can fix (the agent is revoked, credentials are refused, an event cannot
 // be parsed), or with the error of ctx. After a resume, status events that followed the
 // last message are sent again.
-func (c *Client) Stream(ctx context.Context, id parley.AgentID, opts StreamOptions) iter.Seq2[Event, error] {
+func (m Messages) Stream(ctx context.Context, id parley.AgentID, opts StreamOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if opts.IdleTimeout <= 0 {
 			opts.IdleTimeout = idleDefault
 		}
-		s := &subscription{c: c, id: id, opts: opts, lastID: opts.LastEventID, base: c.backoff, yield: yield}
+		s := &subscription{c: m.s, id: id, opts: opts, lastID: opts.LastEventID, base: m.s.backoff, yield: yield}
 		if err := s.follow(ctx); err != nil {
 			yield(Event{LastEventID: s.lastID}, err)
 		}
@@ -82,7 +82,7 @@ func (c *Client) Stream(ctx context.Context, id parley.AgentID, opts StreamOptio
 
 // subscription is one run of Stream over many connections.
 type subscription struct {
-	c      *Client
+	c      *Session
 	id     parley.AgentID
 	opts   StreamOptions
 	yield  func(Event, error) bool
@@ -157,11 +157,9 @@ func (s *subscription) connect(ctx context.Context) error {
 	// Silence cancels the connection; every read resets the timer.
 	watch := time.AfterFunc(s.opts.IdleTimeout, func() { cancel(errSilent) })
 	defer watch.Stop()
-	k := get("/agents/" + s.id.String() + "/stream")
-	k.header = http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-store"}}
-	if s.lastID != "" {
-		k.header.Set("Last-Event-Id", s.lastID)
-	}
+	k := s.c.call(get("/agents/{id}/stream"), api.Stream{ID: s.id, LastEventID: s.lastID})
+	k.header.Set("Accept", "text/event-stream")
+	k.header.Set("Cache-Control", "no-store")
 	req, token, err := s.c.request(ctx, k)
 	if err != nil {
 		return err

@@ -53,12 +53,12 @@ func messageEvent(id string) string {
 const statusEvent = "event: status\ndata: {\"conversation_id\":\"" + agentText + "\",\"status\":\"open\"}\n\n"
 
 // follow reads n events and returns them as text.
-func follow(t *testing.T, c *Client, n int, opts StreamOptions) string {
+func follow(t *testing.T, c *Session, n int, opts StreamOptions) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var b strings.Builder
-	for e, err := range c.Stream(ctx, agentA(t), opts) {
+	for e, err := range c.Messages.Stream(ctx, agentA(t), opts) {
 		switch {
 		case err != nil:
 			t.Fatalf("after %s: %v", b.String(), err)
@@ -140,7 +140,7 @@ func TestStreamEndsOnPermanentErrors(t *testing.T) {
 			s := newScript(t)
 			calls := s.streaming(t, c.answer, c.answer, c.answer)
 			var last error
-			for _, err := range s.client(t).Stream(t.Context(), agentA(t), StreamOptions{}) {
+			for _, err := range s.client(t).Messages.Stream(t.Context(), agentA(t), StreamOptions{}) {
 				last = err
 			}
 			if !errors.Is(last, c.want) || calls.Load() != c.calls {
@@ -150,7 +150,7 @@ func TestStreamEndsOnPermanentErrors(t *testing.T) {
 	}
 	s := newScript(t)
 	s.streaming(t, func(w http.ResponseWriter, _ string) { open(w, "id: 5\nevent: message\ndata: {\"type\":5}\n\n") })
-	for e, err := range s.client(t).Stream(t.Context(), agentA(t), StreamOptions{}) {
+	for e, err := range s.client(t).Messages.Stream(t.Context(), agentA(t), StreamOptions{}) {
 		if err == nil || e.LastEventID != "5" {
 			t.Fatalf("an event that cannot be decoded: %+v %v", e, err)
 		}
@@ -178,7 +178,7 @@ func TestStreamObeysItsContext(t *testing.T) {
 	s.streaming(t) // sends nothing
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	for _, err := range s.client(t).Stream(ctx, agentA(t), StreamOptions{OnConnect: cancel}) {
+	for _, err := range s.client(t).Messages.Stream(ctx, agentA(t), StreamOptions{OnConnect: cancel}) {
 		if n++; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}

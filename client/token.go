@@ -30,7 +30,7 @@ type flight struct {
 }
 
 // get returns a token that is still valid, or waits for a new one.
-func (t *tokens) get(ctx context.Context, c *Client) (string, error) {
+func (t *tokens) get(ctx context.Context, c *Session) (string, error) {
 	t.mu.Lock()
 	if t.token != "" && c.clock().Before(t.renewAt) {
 		defer t.mu.Unlock()
@@ -53,7 +53,7 @@ func (t *tokens) get(ctx context.Context, c *Client) (string, error) {
 	}
 }
 
-func (t *tokens) renew(ctx context.Context, c *Client, f *flight) {
+func (t *tokens) renew(ctx context.Context, c *Session, f *flight) {
 	token, renewAt, err := t.obtain(ctx, c)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *tokens) renew(ctx context.Context, c *Client, f *flight) {
 }
 
 // obtain returns a token from the client's file, else requests one from the server.
-func (t *tokens) obtain(ctx context.Context, c *Client) (token string, renewAt time.Time, err error) {
+func (t *tokens) obtain(ctx context.Context, c *Session) (token string, renewAt time.Time, err error) {
 	if saved, ok := c.loadToken(t.credentials); ok {
 		return saved.Token, saved.RenewAt, nil
 	}
@@ -81,7 +81,7 @@ func (t *tokens) obtain(ctx context.Context, c *Client) (token string, renewAt t
 }
 
 // drop forgets a token that the server refused, unless it has been renewed since.
-func (t *tokens) drop(c *Client, token string) {
+func (t *tokens) drop(c *Session, token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.discardToken(token)
@@ -91,19 +91,19 @@ func (t *tokens) drop(c *Client, token string) {
 }
 
 // Token returns an access token that is still valid, for use outside this package.
-func (c *Client) Token(ctx context.Context) (string, error) {
+func (c *Session) Token(ctx context.Context) (string, error) {
 	if c.tokens == nil {
 		return "", ErrNoCredentials
 	}
 	return c.tokens.get(ctx, c)
 }
 
-func (c *Client) fetchToken(ctx context.Context, credentials Credentials) (*api.Token, error) {
+func (c *Session) fetchToken(ctx context.Context, credentials Credentials) (*api.Token, error) {
 	// RFC 6749 section 2.3.1: both halves are form-encoded before Basic joins them.
 	pair := url.QueryEscape(credentials.ClientID.String()) + ":" + url.QueryEscape(credentials.ClientSecret)
 	k := call{
-		method: http.MethodPost, path: "/oauth/token", public: true, repeatable: true,
-		raw: []byte("grant_type=client_credentials"),
+		route: post("/oauth/token").forAnyone().idempotent(),
+		raw:   []byte("grant_type=client_credentials"),
 		header: http.Header{
 			"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte(pair))},
 			"Content-Type":  {"application/x-www-form-urlencoded"},

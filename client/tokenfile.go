@@ -11,7 +11,7 @@ import (
 // it is replaced atomically. It names the server and the client that the token is for,
 // and is not used for others. A file that is missing, damaged or readable by others
 // counts as no token, and a failure to write it fails no call.
-func WithTokenFile(path string) Option { return func(c *Client) { c.tokenFile = path } }
+func WithTokenFile(path string) Option { return func(c *Session) { c.tokenFile = path } }
 
 // savedToken is the content of a token file.
 type savedToken struct {
@@ -31,14 +31,14 @@ const tokenLifeMax = 24 * time.Hour
 
 // loadToken returns the saved token for this client's server and credentials if it is
 // still valid.
-func (c *Client) loadToken(credentials Credentials) (savedToken, bool) {
+func (c *Session) loadToken(credentials Credentials) (savedToken, bool) {
 	saved, ok := c.readToken()
 	now := c.clock()
 	return saved, ok && saved.Server == c.base && saved.ClientID == credentials.ClientID.String() &&
 		now.Before(saved.RenewAt) && saved.RenewAt.Before(now.Add(tokenLifeMax))
 }
 
-func (c *Client) readToken() (saved savedToken, ok bool) {
+func (c *Session) readToken() (saved savedToken, ok bool) {
 	if c.tokenFile == "" {
 		return saved, false
 	}
@@ -50,7 +50,7 @@ func (c *Client) readToken() (saved savedToken, ok bool) {
 }
 
 // saveToken stores a token for the next program. A failure is ignored.
-func (c *Client) saveToken(credentials Credentials, token string, renewAt time.Time) {
+func (c *Session) saveToken(credentials Credentials, token string, renewAt time.Time) {
 	if c.tokenFile == "" {
 		return
 	}
@@ -62,7 +62,7 @@ func (c *Client) saveToken(credentials Credentials, token string, renewAt time.T
 
 // discardToken removes a token that the server refused, unless another program has
 // saved a newer one.
-func (c *Client) discardToken(token string) {
+func (c *Session) discardToken(token string) {
 	if saved, ok := c.readToken(); ok && saved.Token == token {
 		_ = os.Remove(c.tokenFile)
 	}

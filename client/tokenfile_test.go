@@ -30,9 +30,9 @@ func keeping(t *testing.T, refused string) (s *script, path string) {
 	return s, filepath.Join(t.TempDir(), "profile", "token.json")
 }
 
-func mustOrg(t *testing.T, c *Client) {
+func mustOrg(t *testing.T, c *Session) {
 	t.Helper()
-	if _, err := c.Org(t.Context()); err != nil {
+	if _, err := c.Org.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,7 +117,7 @@ func TestRefusedTokenLeavesTheFile(t *testing.T) {
 		t.Errorf("%d tokens, the file has %q", s.tokens.Load(), saved.Token)
 	}
 	s, path = keeping(t, "all")
-	if _, err := s.client(t, WithTokenFile(path)).Org(t.Context()); !errors.Is(err, NotAuthenticated) || s.tokens.Load() != 2 {
+	if _, err := s.client(t, WithTokenFile(path)).Org.Get(t.Context()); !errors.Is(err, NotAuthenticated) || s.tokens.Load() != 2 {
 		t.Errorf("%v after %d tokens", err, s.tokens.Load())
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {

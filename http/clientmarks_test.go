@@ -17,7 +17,7 @@ import (
 
 // guest is an organization that uses the Go client.
 type guest struct {
-	*client.Client
+	*client.Session
 	h     *harness
 	owner parley.OrgID
 }
@@ -35,7 +35,7 @@ func (h *harness) guest(slug string) *guest {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &guest{Client: c.Authenticated(*credentials), h: h, owner: credentials.OrgID}
+	return &guest{Session: c.Authenticated(*credentials), h: h, owner: credentials.OrgID}
 }
 
 func (g *guest) agent(name string) parley.AgentID {
@@ -53,7 +53,7 @@ func (g *guest) agent(name string) parley.AgentID {
 // sends sends a message and returns its id.
 func (g *guest) sends(to parley.AgentID) parley.MessageID {
 	g.h.t.Helper()
-	m, err := g.Send(g.h.t.Context(), api.Send{ToAgentID: &to, Type: "svc.v1.dm", EncryptedPayload: "aGVsbG8"})
+	m, err := g.Messages.Send(g.h.t.Context(), api.Send{ToAgentID: &to, Type: "svc.v1.dm", EncryptedPayload: "aGVsbG8"})
 	if err != nil {
 		g.h.t.Fatal(err)
 	}
@@ -72,35 +72,35 @@ func TestClientMarks(t *testing.T) {
 		for range 6 {
 			sent = append(sent, ann.sends(to))
 		}
-		traced, err := ann.Trace(ctx, sent[0])
+		traced, err := ann.Messages.Trace(ctx, sent[0])
 		if err != nil || traced.MessageID != sent[0] || traced.PendingReason == nil || traced.Position != nil || traced.DeliveredAt != nil || len(traced.Attempts) != 0 {
 			t.Errorf("trace of an undelivered message: %+v, %v", traced, err)
 		}
-		read, err := bob.ReadMessage(ctx, sent[0])
+		read, err := bob.Messages.Read(ctx, sent[0])
 		if err != nil || read.ID != sent[0] || read.Status != api.MessageRead || read.ReadAt == nil || read.Direction != api.Received {
 			t.Fatalf("read: %+v, %v", read, err)
 		}
-		if again, err := bob.ReadMessage(ctx, sent[0]); err != nil || !again.ReadAt.Equal(read.ReadAt.Time) {
+		if again, err := bob.Messages.Read(ctx, sent[0]); err != nil || !again.ReadAt.Equal(read.ReadAt.Time) {
 			t.Errorf("read again: %+v, %v", again, err)
 		}
-		if traced, err = bob.Trace(ctx, sent[0]); err != nil || traced.Position == nil || traced.ReadAt == nil || !traced.ReadAt.Equal(read.ReadAt.Time) || traced.PendingReason != nil {
+		if traced, err = bob.Messages.Trace(ctx, sent[0]); err != nil || traced.Position == nil || traced.ReadAt == nil || !traced.ReadAt.Equal(read.ReadAt.Time) || traced.PendingReason != nil {
 			t.Errorf("trace of a message that was read: %+v, %v", traced, err)
 		}
 		for _, c := range []struct {
 			in   api.Ack
 			want int
 		}{{api.Ack{ID: to, UpTo: &sent[2]}, 2}, {api.Ack{ID: to, UpTo: &sent[2]}, 0}, {api.Ack{ID: to, IDs: []parley.MessageID{sent[2], sent[4]}}, 1}, {api.Ack{ID: to, IDs: []parley.MessageID{}}, 0}} {
-			if acked, err := bob.Ack(ctx, c.in); err != nil || acked.Acked != c.want || (acked.UpTo == nil) != (c.in.UpTo == nil) {
+			if acked, err := bob.Messages.Ack(ctx, c.in); err != nil || acked.Acked != c.want || (acked.UpTo == nil) != (c.in.UpTo == nil) {
 				t.Errorf("ack of %+v: %+v, %v", c.in, acked, err)
 			}
 		}
-		first, err := bob.Wait(ctx, api.Wait{ID: to})
+		first, err := bob.Messages.Wait(ctx, api.Wait{ID: to})
 		if err != nil || len(first.Items) != 2 || first.Items[0].ID != sent[3] || first.Items[1].ID != sent[5] || first.After == nil || *first.After != sent[5] || first.Unread != 0 {
 			t.Fatalf("wait: %+v, %v", first, err)
 		}
 		coming := make(chan *api.Waited, 1)
 		go func() {
-			more, err := bob.Wait(ctx, api.Wait{ID: to, After: first.After, TimeoutMS: 60000})
+			more, err := bob.Messages.Wait(ctx, api.Wait{ID: to, After: first.After, TimeoutMS: 60000})
 			if err != nil {
 				t.Error(err)
 			}
@@ -110,10 +110,10 @@ func TestClientMarks(t *testing.T) {
 		if more := <-coming; more == nil || len(more.Items) != 1 || more.Items[0].ID != last {
 			t.Errorf("message sent during the wait: %+v", more)
 		}
-		if none, err := bob.Wait(ctx, api.Wait{ID: to, After: &last, TimeoutMS: 1000}); err != nil || none.Items == nil || len(none.Items) != 0 || none.After == nil || *none.After != last {
+		if none, err := bob.Messages.Wait(ctx, api.Wait{ID: to, After: &last, TimeoutMS: 1000}); err != nil || none.Items == nil || len(none.Items) != 0 || none.After == nil || *none.After != last {
 			t.Errorf("wait without a message: %+v, %v", none, err)
 		}
-		if traced, err = bob.Trace(ctx, last); err != nil || len(traced.Attempts) != 1 || traced.Attempts[0].Channel != "wait" || traced.DeliveredAt == nil {
+		if traced, err = bob.Messages.Trace(ctx, last); err != nil || len(traced.Attempts) != 1 || traced.Attempts[0].Channel != "wait" || traced.DeliveredAt == nil {
 			t.Errorf("trace of a message from a wait: %+v, %v", traced, err)
 		}
 		h.close()
@@ -133,7 +133,7 @@ func TestClientMarksRefused(t *testing.T) {
 	if _, err := h.node.Agents.Change(ctx, gone, agent.Revoke{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bob.Ack(ctx, api.Ack{ID: to, UpTo: &m, IDs: []parley.MessageID{m}}); !errors.Is(err, client.ValidationError) {
+	if _, err := bob.Messages.Ack(ctx, api.Ack{ID: to, UpTo: &m, IDs: []parley.MessageID{m}}); !errors.Is(err, client.ValidationError) {
 		t.Errorf("both fields at once: %v", err)
 	}
 	for what, c := range map[string]struct {
@@ -141,17 +141,17 @@ func TestClientMarksRefused(t *testing.T) {
 		status int
 		code   client.Code
 	}{
-		"read of nothing":        {func() error { _, err := bob.ReadMessage(ctx, unknown); return err }, 404, client.NotFound},
-		"read of another's":      {func() error { _, err := ann.ReadMessage(ctx, m); return err }, 403, client.NotOwner},
-		"trace of nothing":       {func() error { _, err := bob.Trace(ctx, unknown); return err }, 404, client.NotFound},
-		"ack of nothing":         {func() error { _, err := bob.Ack(ctx, api.Ack{ID: to, UpTo: &unknown}); return err }, 404, client.NotFound},
-		"ack for another":        {func() error { _, err := ann.Ack(ctx, api.Ack{ID: to, UpTo: &m}); return err }, 403, client.NotOwner},
-		"ack of neither":         {func() error { _, err := bob.Ack(ctx, api.Ack{ID: to}); return err }, 422, client.ValidationError},
-		"wait for another":       {func() error { _, err := ann.Wait(ctx, api.Wait{ID: to}); return err }, 403, client.NotOwner},
-		"wait for the revoked":   {func() error { _, err := bob.Wait(ctx, api.Wait{ID: gone}); return err }, 410, client.Gone},
-		"wait after nothing":     {func() error { _, err := bob.Wait(ctx, api.Wait{ID: to, After: &unknown}); return err }, 404, client.NotFound},
-		"wait for an instant":    {func() error { _, err := bob.Wait(ctx, api.Wait{ID: to, TimeoutMS: 1}); return err }, 422, client.ValidationError},
-		"trace by a third party": {func() error { _, err := h.guest("third").Trace(ctx, m); return err }, 403, client.NotOwner},
+		"read of nothing":        {func() error { _, err := bob.Messages.Read(ctx, unknown); return err }, 404, client.NotFound},
+		"read of another's":      {func() error { _, err := ann.Messages.Read(ctx, m); return err }, 403, client.NotOwner},
+		"trace of nothing":       {func() error { _, err := bob.Messages.Trace(ctx, unknown); return err }, 404, client.NotFound},
+		"ack of nothing":         {func() error { _, err := bob.Messages.Ack(ctx, api.Ack{ID: to, UpTo: &unknown}); return err }, 404, client.NotFound},
+		"ack for another":        {func() error { _, err := ann.Messages.Ack(ctx, api.Ack{ID: to, UpTo: &m}); return err }, 403, client.NotOwner},
+		"ack of neither":         {func() error { _, err := bob.Messages.Ack(ctx, api.Ack{ID: to}); return err }, 422, client.ValidationError},
+		"wait for another":       {func() error { _, err := ann.Messages.Wait(ctx, api.Wait{ID: to}); return err }, 403, client.NotOwner},
+		"wait for the revoked":   {func() error { _, err := bob.Messages.Wait(ctx, api.Wait{ID: gone}); return err }, 410, client.Gone},
+		"wait after nothing":     {func() error { _, err := bob.Messages.Wait(ctx, api.Wait{ID: to, After: &unknown}); return err }, 404, client.NotFound},
+		"wait for an instant":    {func() error { _, err := bob.Messages.Wait(ctx, api.Wait{ID: to, TimeoutMS: 1}); return err }, 422, client.ValidationError},
+		"trace by a third party": {func() error { _, err := h.guest("third").Messages.Trace(ctx, m); return err }, 403, client.NotOwner},
 	} {
 		err := c.call()
 		var e *client.Error
@@ -161,7 +161,7 @@ func TestClientMarksRefused(t *testing.T) {
 	}
 	short, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := bob.Wait(short, api.Wait{ID: to, After: &m}); !errors.Is(err, context.Canceled) {
+	if _, err := bob.Messages.Wait(short, api.Wait{ID: to, After: &m}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled wait: %v", err)
 	}
 }

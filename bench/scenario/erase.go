@@ -72,7 +72,7 @@ func (e *erase) Run(ctx context.Context, r *host.Round) error {
 			return
 		}
 		began := time.Now()
-		told, err := e.org.Client.EraseOrg(ctx, e.org.Credentials.OrgID)
+		told, err := e.org.Client.Org.Erase(ctx, e.org.Credentials.OrgID)
 		if e.told, took = told, time.Since(began); err == nil {
 			err = errErased
 		}
@@ -131,7 +131,7 @@ func (e *erase) register(ctx context.Context) (err error) {
 	}
 	e.log, e.polls = host.Log{}, nil
 	for _, worker := range h.Deployment.Recipients[:min(erasedPolls, len(h.Deployment.Recipients))] {
-		address, err := worker.Org.Client.PollToken(ctx, worker.ID)
+		address, err := worker.Org.Client.Agents.PollToken(ctx, worker.ID)
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (e *erase) verifyPolls(ctx context.Context) error {
 	lost := len(h.Log.Unknown)
 	for i, token := range e.polls {
 		worker := h.Deployment.Recipients[i]
-		n, err := worker.Org.Client.Poll(ctx, api.Poll{Token: token})
+		n, err := worker.Org.Client.Agents.Poll(ctx, api.Poll{Token: token})
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"parley/bench/load"
 	"parley/bench/scenario/host"
 	"parley/bench/wire"
+	"parley/client"
 	"parley/client/api"
 )
 
@@ -90,7 +91,7 @@ func (g *hotGroup) convene(ctx context.Context) error {
 
 // enroll changes the enrollment policy of the group.
 func (g *hotGroup) enroll(ctx context.Context, policy string) error {
-	_, err := g.Founder.Org.Client.UpdateGroup(ctx, api.GroupPatch{ID: g.ID, ActingAgent: g.Founder.ID.String(), EnrollmentPolicy: &policy})
+	_, err := g.Founder.Org.Client.Groups.Update(ctx, api.GroupPatch{ID: g.ID, ActingAgent: g.Founder.ID.String(), EnrollmentPolicy: &policy})
 	if err != nil {
 		return fmt.Errorf("%s: the enrollment policy stays as it was: %w", g.host.Name(), err)
 	}
@@ -270,7 +271,7 @@ func (v *voting) joinOrLeave() error {
 func (g *hotGroup) recount(ctx context.Context) (commands, lost int64, err error) {
 	var all, gone atomic.Int64
 	err = host.Concurrently(ctx, host.VerifyReaders, len(g.voters), func(ctx context.Context, i int) error {
-		page, err := g.voters[i].Org.Client.Requests(ctx, api.ListRequests{ID: g.ID, ActingAgent: g.voters[i].ID.String(), Limit: 200})
+		page, err := g.voters[i].Org.Client.Groups.Requests(ctx, api.ListRequests{ID: g.ID, ActingAgent: g.voters[i].ID.String(), Limit: 200})
 		if err != nil {
 			return fmt.Errorf("the votes of %s: %w", g.voters[i].Handle, err)
 		}
@@ -302,7 +303,7 @@ func (g *hotGroup) recount(ctx context.Context) (commands, lost int64, err error
 // roll checks the members: those that never leave, and the joiners.
 func (g *hotGroup) roll(ctx context.Context) (all, gone int64, err error) {
 	present := map[string]bool{}
-	for m, err := range g.Founder.Org.Client.MembersAll(ctx, api.ListMembers{ID: g.ID, Limit: 200}) {
+	for m, err := range client.All(ctx, g.Founder.Org.Client.Groups.Members, api.ListMembers{ID: g.ID, Limit: 200}) {
 		if err != nil {
 			return 0, 0, fmt.Errorf("the members of the group: %w", err)
 		}

@@ -98,7 +98,7 @@ func (s *poll) fill(ctx context.Context) error {
 	h, count := s.host, s.host.Params.Messages
 	h.Note("filling one inbox with %d messages", count)
 	owner := h.Deployment.Recipients[0]
-	address, err := owner.Org.Client.PollToken(ctx, owner.ID)
+	address, err := owner.Org.Client.Agents.PollToken(ctx, owner.ID)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (t terms) check(ctx context.Context, limited bool) (spent, error) {
 	if err := h.FreshTokens(ctx); err != nil {
 		return spent{}, err
 	}
-	quotas, err := h.Deployment.SendingOrg.Client.Quotas(ctx)
+	quotas, err := h.Deployment.SendingOrg.Client.Org.Quotas(ctx)
 	if err != nil {
 		return spent{}, err
 	}
@@ -151,7 +151,7 @@ func (t terms) check(ctx context.Context, limited bool) (spent, error) {
 
 // spent returns how many of today's messages the server has counted.
 func (t terms) spent(ctx context.Context) (spent, error) {
-	quotas, err := t.host.Deployment.SendingOrg.Client.Quotas(ctx)
+	quotas, err := t.host.Deployment.SendingOrg.Client.Org.Quotas(ctx)
 	if err != nil {
 		return spent{}, err
 	}

@@ -215,7 +215,7 @@ func (w *webhook) close() {
 func (w *webhook) aim(ctx context.Context, agents []*host.Agent, path string) error {
 	return host.Concurrently(ctx, host.SetupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		_, err := a.Org.Client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.ID, URL: w.sink.base + path + a.ID.String()})
+		_, err := a.Org.Client.Webhooks.Create(ctx, api.CreateWebhook{AgentID: a.ID, URL: w.sink.base + path + a.ID.String()})
 		return err
 	})
 }
@@ -245,12 +245,12 @@ func (w *webhook) heal(ctx context.Context) error {
 // turnTo gives agents other targets by replacing their webhooks.
 func (w *webhook) turnTo(ctx context.Context, agents []*host.Agent, path string) error {
 	for _, a := range agents {
-		all, err := a.Org.Client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.ID})
+		all, err := a.Org.Client.Webhooks.List(ctx, api.ListWebhooks{AgentID: &a.ID})
 		if err != nil {
 			return err
 		}
 		for _, hook := range all {
-			if err := a.Org.Client.DeleteWebhook(ctx, hook.ID); err != nil {
+			if err := a.Org.Client.Webhooks.Delete(ctx, hook.ID); err != nil {
 				return err
 			}
 		}

@@ -25,7 +25,7 @@ func mlsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	text := base64.RawURLEncoding.EncodeToString
 	commit := func(epoch uint64, external bool, added ...parley.AgentID) {
-		_, err := from.CommitMLS(context.Background(), api.CommitMLS{
+		_, err := from.MLS.Commit(context.Background(), api.CommitMLS{
 			ID: id, Epoch: int64(epoch), Added: added,
 			Commit:    text(mlstest.Commit{Group: args[2], Epoch: epoch, External: external}.Message()),
 			GroupInfo: text(mlstest.GroupInfo{Group: args[2], Epoch: epoch + 1}.Message()),
@@ -40,9 +40,9 @@ func mlsCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		commit(1, true, agent)
 	case args[0] == "send":
-		group, err := from.Group(context.Background(), id)
+		group, err := from.Groups.Get(context.Background(), id)
 		ts.Check(err)
-		_, err = from.Send(context.Background(), api.Send{
+		_, err = from.Messages.Send(context.Background(), api.Send{
 			ToHandle: &group.Handle, Type: "svc.v1.dm", EncryptionVersion: api.SenderKeyV1, ContentType: "application/json",
 			EncryptedPayload: text(mlstest.Application(args[2], 2)),
 		})

@@ -47,7 +47,7 @@ func TestSecretGoesToItsServerOnly(t *testing.T) {
 	// The control: a client with these credentials sends them to any server.
 	if c, err := client.New(trap.URL, client.WithBrand(kept.Brand), client.WithCredentials(kept.Credentials), client.WithRetries(1, 0)); err != nil {
 		t.Error(err)
-	} else if _, err := c.Org(t.Context()); err == nil || shown.Load() == 0 {
+	} else if _, err := c.Org.Get(t.Context()); err == nil || shown.Load() == 0 {
 		t.Errorf("control: another server did not receive the secret (%v)", err)
 	}
 	for _, same := range []string{"http://127.0.0.1:8080", "HTTP://127.0.0.1:8080/", ""} {

@@ -136,7 +136,7 @@ func (a *Scenario) bridged(ctx context.Context, n int) error {
 func enable(ctx context.Context, agents []*host.Agent) error {
 	return host.Concurrently(ctx, host.SetupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		_, err := a.Org.Client.PutCard(ctx, api.PutCard{
+		_, err := a.Org.Client.Agents.PutCard(ctx, api.PutCard{
 			ID: a.ID, Name: "Responder", Description: "Answers the tasks of the bench.", Extension: &api.PutCardExtension{A2AEnabled: true},
 		})
 		return err

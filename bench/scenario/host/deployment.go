@@ -37,7 +37,7 @@ type Deployment struct {
 // Org is an organization of the bench.
 type Org struct {
 	Credentials client.Credentials
-	Client      *client.Client
+	Client      *client.Session
 	// Token is for the raw connections of one run.
 	Token string
 }
@@ -117,7 +117,7 @@ func (w *Deployment) Create(ctx context.Context, o *Org, pattern string, first, 
 	err := Concurrently(ctx, SetupCalls, count, func(ctx context.Context, i int) error {
 		signing, encryption := w.Key.SigningKey(), w.Key.EncryptionKey()
 		name := fmt.Sprintf(pattern, first+i)
-		record, err := o.Client.CreateAgent(ctx, api.CreateAgent{Name: name, SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
+		record, err := o.Client.Agents.Create(ctx, api.CreateAgent{Name: name, SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
 		if err != nil {
 			return fmt.Errorf("agent %s cannot be made: %w", name, err)
 		}

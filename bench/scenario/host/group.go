@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"parley/bench/wire"
+	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
 )
@@ -35,7 +36,7 @@ type Group struct {
 // NewGroup creates an open group and seats agents in it, many at once.
 func NewGroup(ctx context.Context, h *Host, name string, founder *Agent, agents []*Agent) (*Group, error) {
 	h.Note("seating %d agents in a group", len(agents))
-	made, err := founder.Org.Client.CreateGroup(ctx, api.CreateGroup{
+	made, err := founder.Org.Client.Groups.Create(ctx, api.CreateGroup{
 		ActingAgent: founder.ID.String(), Name: name, EnrollmentPolicy: api.EnrollOpen,
 	})
 	if err != nil {
@@ -74,7 +75,7 @@ func (g *Group) count(ctx context.Context, agents []*Agent) error {
 	}
 	expected := len(byID)
 	g.place = make(map[uint32]int, expected)
-	for m, err := range g.Founder.Org.Client.MembersAll(ctx, api.ListMembers{ID: g.ID, Limit: 200}) {
+	for m, err := range client.All(ctx, g.Founder.Org.Client.Groups.Members, api.ListMembers{ID: g.ID, Limit: 200}) {
 		if err != nil {
 			return fmt.Errorf("the members cannot be listed: %w", err)
 		}

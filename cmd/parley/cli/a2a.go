@@ -56,7 +56,7 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 		in.Handle = program.Text(own.Handle)
 	}
 	if c.Stream {
-		for event, err := range from.StreamA2A(ctx, in) {
+		for event, err := range from.A2A.Stream(ctx, in) {
 			if err == nil {
 				err = tellEvent(std, event)
 			}
@@ -66,7 +66,7 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		return nil
 	}
-	task, err := from.SendA2A(ctx, in)
+	task, err := from.A2A.Send(ctx, in)
 	if err != nil {
 		return err
 	}

@@ -70,9 +70,9 @@ func (c *a2aEchoCmd) Run(ctx context.Context, std *program.Streams) error {
 // enableA2A returns the address of the agent at the bridge. An agent without a card gets
 // one.
 func enableA2A(ctx context.Context, agent *client.Agent) (endpoint string, err error) {
-	card, err := agent.Client.Card(ctx, agent.ID().String())
+	card, err := agent.Client.Agents.Card(ctx, agent.ID().String())
 	if errors.Is(err, client.NotFound) {
-		card, err = agent.Client.PutCard(ctx, api.PutCard{
+		card, err = agent.Client.Agents.PutCard(ctx, api.PutCard{
 			ID: agent.ID(), Name: agent.Record.Name, Description: "Answers every task with its own parts.",
 			Extension: &api.PutCardExtension{A2AEnabled: true},
 		})
@@ -103,7 +103,7 @@ func (e *echoer) follow(ctx context.Context, count int, connected func()) error 
 		e.std.Note("disconnected (%v), again in %v", cause, pause.Round(time.Millisecond))
 	}}
 	seen := 0
-	for event, err := range e.agent.Client.Stream(ctx, e.agent.ID(), options) {
+	for event, err := range e.agent.Client.Messages.Stream(ctx, e.agent.ID(), options) {
 		if err != nil {
 			cancel()
 			return err
@@ -268,7 +268,7 @@ func (m *echo) move(ctx context.Context, status, reason string) error {
 		reason = string(runes[:min(len(runes), reasonMax)])
 		in.Reason = &reason
 	}
-	_, err := m.agent.Client.SetStatus(ctx, in)
+	_, err := m.agent.Client.Messages.SetStatus(ctx, in)
 	return err
 }
 
@@ -297,7 +297,7 @@ func (m *echo) replyParts(ctx context.Context, kind string, parts []client.A2APa
 	if err != nil {
 		return err
 	}
-	_, err = m.agent.Client.Reply(ctx, api.Reply{
+	_, err = m.agent.Client.Messages.Reply(ctx, api.Reply{
 		ID: m.to.ID, ActingAgent: m.agent.ID().String(), Type: m.agent.Client.MessageType(kind), IdempotencyKey: m.key(),
 		EncryptedPayload: base64.RawURLEncoding.EncodeToString(text), Metadata: metadata, ContentType: "application/json",
 	})

@@ -64,7 +64,7 @@ func (c *agentListCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agents, err := from.Agents(ctx, api.ListAgents{IncludeRevoked: c.Revoked})
+	agents, err := from.Agents.List(ctx, api.ListAgents{IncludeRevoked: c.Revoked})
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 // findAgent returns the organization's agent with this name, handle or id.
-func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agent, error) {
-	agents, err := from.Agents(ctx, api.ListAgents{IncludeRevoked: true})
+func findAgent(ctx context.Context, from *client.Session, name string) (*api.Agent, error) {
+	agents, err := from.Agents.List(ctx, api.ListAgents{IncludeRevoked: true})
 	if err != nil {
 		return nil, err
 	}
@@ -161,17 +161,17 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // keysOf returns the public keys of an agent that is named by its handle, its id or, if
 // it belongs to the organization, its bare name.
-func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKeys, error) {
+func keysOf(ctx context.Context, from *client.Session, name string) (*api.AgentKeys, error) {
 	name, err := publicName(ctx, from, name)
 	if err != nil {
 		return nil, err
 	}
-	return from.Keys(ctx, name, "")
+	return from.Keys.Get(ctx, name, "")
 }
 
 // publicName returns the id of the organization's agent with a bare name, and any other
 // name as it is.
-func publicName(ctx context.Context, from *client.Client, name string) (string, error) {
+func publicName(ctx context.Context, from *client.Session, name string) (string, error) {
 	if !parley.ValidAgentName(name) {
 		return name, nil
 	}
@@ -187,7 +187,7 @@ func publicName(ctx context.Context, from *client.Client, name string) (string, 
 
 // anyClient returns the organization's client or, without a profile, an anonymous client
 // of the named server.
-func anyClient(flags *profile.Flags) (from *client.Client, anonymous bool, err error) {
+func anyClient(flags *profile.Flags) (from *client.Session, anonymous bool, err error) {
 	from, _, err = flags.Open()
 	var known program.ExitError
 	if flags.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
@@ -219,7 +219,7 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := agent.RotateKeysTo(ctx, postQuantum); err != nil {
 		return err
 	}
-	record, err := agent.Client.Agent(ctx, agent.ID())
+	record, err := agent.Client.Agents.Get(ctx, agent.ID())
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := from.RevokeAgent(ctx, agent.ID); err != nil {
+	if err := from.Agents.Revoke(ctx, agent.ID); err != nil {
 		return err
 	}
 	if err := profile.SetAside(directory, agent.ID); err != nil {

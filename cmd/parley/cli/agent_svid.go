@@ -33,7 +33,7 @@ func (c *agentSVIDChallengeCmd) Run(ctx context.Context, std *program.Streams) e
 	if err != nil {
 		return err
 	}
-	challenge, err := from.SVIDChallenge(ctx, agent.ID)
+	challenge, err := from.Agents.SVIDChallenge(ctx, agent.ID)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *agentVerifySVIDCmd) Run(ctx context.Context, std *program.Streams) erro
 	if err != nil {
 		return err
 	}
-	proven, err := to.VerifySVID(ctx, in)
+	proven, err := to.Agents.VerifySVID(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func readToken(in io.Reader, path string) (*string, error) {
 }
 
 // signed gets a challenge and signs it with the key of the X.509-SVID.
-func (c *agentVerifySVIDCmd) signed(ctx context.Context, to *client.Client, id parley.AgentID) (api.VerifySVID, error) {
+func (c *agentVerifySVIDCmd) signed(ctx context.Context, to *client.Session, id parley.AgentID) (api.VerifySVID, error) {
 	if c.Key == "" {
 		c.Key = strings.TrimSuffix(c.X509, ".pem") + ".key"
 	}
@@ -125,11 +125,11 @@ func (c *agentVerifySVIDCmd) signed(ctx context.Context, to *client.Client, id p
 	if err != nil {
 		return api.VerifySVID{}, err
 	}
-	challenge, err := to.SVIDChallenge(ctx, id)
+	challenge, err := to.Agents.SVIDChallenge(ctx, id)
 	if err != nil {
 		return api.VerifySVID{}, err
 	}
-	return to.SignedSVID(id, challenge, chain, key)
+	return to.Agents.SignedSVID(id, challenge, chain, key)
 }
 
 // readChain reads the certificates of a PEM file.

@@ -40,7 +40,7 @@ func (c *cardPutCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	card, err := to.PutCardJSON(ctx, agent.ID, document)
+	card, err := to.Agents.PutCardJSON(ctx, agent.ID, document)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	card, err := from.Card(ctx, name)
+	card, err := from.Agents.Card(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // brandedClient is anyClient with the server's brand, which an anonymous client has to
 // ask for.
-func brandedClient(ctx context.Context, flags *profile.Flags) (*client.Client, error) {
+func brandedClient(ctx context.Context, flags *profile.Flags) (*client.Session, error) {
 	from, anonymous, err := anyClient(flags)
 	if err != nil || !anonymous {
 		return from, err
@@ -125,7 +125,7 @@ func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := from.DeleteCard(ctx, agent.ID); err != nil {
+	if err := from.Agents.DeleteCard(ctx, agent.ID); err != nil {
 		return err
 	}
 	if std.JSON {

@@ -29,7 +29,7 @@ func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) err
 		return err
 	}
 	found := []api.Conversation{}
-	for conversation, err := range agent.Client.ConversationsAll(ctx, api.AgentConversations{ID: agent.ID()}) {
+	for conversation, err := range client.All(ctx, agent.Client.Messages.Conversations, api.AgentConversations{ID: agent.ID()}) {
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) err
 	if err != nil {
 		return err
 	}
-	conversation, err := from.Conversation(ctx, c.ID)
+	conversation, err := from.Messages.Conversation(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) err
 	return std.Table(rows)
 }
 
-func participants(ctx context.Context, from *client.Client, id parley.ConversationID) ([]participant, error) {
-	found, err := from.Participants(ctx, id)
+func participants(ctx context.Context, from *client.Session, id parley.ConversationID) ([]participant, error) {
+	found, err := from.Messages.Participants(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func participants(ctx context.Context, from *client.Client, id parley.Conversati
 	for _, p := range found[:min(len(found), parley.BatchKeysMax)] {
 		ids = append(ids, p.AgentID)
 	}
-	keys, err := from.BatchKeys(ctx, ids...)
+	keys, err := from.Keys.Batch(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 	agent.AcceptKeys(c.AcceptKey...)
 	out := transcriptJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
-	for m, err := range agent.Client.TranscriptAll(ctx, in) {
+	for m, err := range client.All(ctx, agent.Client.Messages.Transcript, in) {
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func participating(ctx context.Context, f *profile.AgentFlags, id parley.Convers
 	if err != nil {
 		return nil, err
 	}
-	found, err := from.Participants(ctx, id)
+	found, err := from.Messages.Participants(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams) e
 	if c.Reason != "" {
 		in.Reason = &c.Reason
 	}
-	conversation, err := from.SetStatus(ctx, in)
+	conversation, err := from.Messages.SetStatus(ctx, in)
 	if err != nil {
 		return err
 	}

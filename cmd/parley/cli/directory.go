@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
@@ -47,7 +48,7 @@ func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) erro
 	}
 	found := []api.AgentRow{}
 	rows := [][]string{{"AGENT", "NAME", "SCORE", "CATEGORIES", "ID"}}
-	for row, err := range from.FindAgentsAll(ctx, in) {
+	for row, err := range client.All(ctx, from.Directory.AgentRows, in) {
 		if err != nil {
 			return err
 		}

@@ -21,14 +21,14 @@ func (c *EraseCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	org, err := from.Org(ctx)
+	org, err := from.Org.Get(ctx)
 	if err != nil {
 		return err
 	}
 	if org.Slug == nil || *org.Slug != c.Org {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is not the slug of the profile's organization; nothing was erased", c.Org)}
 	}
-	done, err := from.EraseOrg(ctx, org.ID)
+	done, err := from.Org.Erase(ctx, org.ID)
 	if err != nil {
 		return err
 	}

@@ -55,12 +55,12 @@ func (c *ExportCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 // export writes the export of the client's organization.
-func export(ctx context.Context, from *client.Client, to io.Writer) (*client.Exported, error) {
-	org, err := from.Org(ctx)
+func export(ctx context.Context, from *client.Session, to io.Writer) (*client.Exported, error) {
+	org, err := from.Org.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	buffered := bufio.NewWriterSize(to, 1<<20)
-	made, err := from.Export(ctx, org.ID, buffered)
+	made, err := from.Org.Export(ctx, org.ID, buffered)
 	return made, errors.Join(err, buffered.Flush())
 }

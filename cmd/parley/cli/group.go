@@ -45,12 +45,12 @@ type groupArg struct {
 
 // find returns the id of the named group. It searches the groups that the organization
 // owns, those that its agents are members of or invited to, and public groups.
-func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupID, error) {
+func (g *groupArg) find(ctx context.Context, from *client.Session) (parley.GroupID, error) {
 	if id, err := parley.ParseID[parley.GroupID](g.Group); err == nil {
 		return id, nil
 	}
 	var found []parley.GroupID
-	for group, err := range from.GroupsAll(ctx, api.ListGroups{Scope: "all", Limit: groupsAtOnce}) {
+	for group, err := range client.All(ctx, from.Groups.List, api.ListGroups{Scope: "all", Limit: groupsAtOnce}) {
 		if err != nil {
 			return parley.GroupID{}, err
 		}
@@ -75,8 +75,8 @@ func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupI
 
 const groupsAtOnce = 100
 
-func (g *groupArg) findElsewhere(ctx context.Context, from *client.Client) (found []parley.GroupID, err error) {
-	invites, err := from.Invites(ctx, api.ListInvites{})
+func (g *groupArg) findElsewhere(ctx context.Context, from *client.Session) (found []parley.GroupID, err error) {
+	invites, err := from.Groups.Invites(ctx, api.ListInvites{})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (g *groupArg) findElsewhere(ctx context.Context, from *client.Client) (foun
 		return found, nil
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(g.Group, "#"), "@")
-	for p, err := range from.FindGroupsAll(ctx, api.FindGroups{Query: &name, Limit: 50}) {
+	for p, err := range client.All(ctx, from.Directory.FindGroups, api.FindGroups{Query: &name, Limit: 50}) {
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (g *groupArg) means(name, handle string) bool {
 }
 
 // open returns the organization's client and the group's id.
-func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Client, parley.GroupID, error) {
+func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Session, parley.GroupID, error) {
 	from, _, err := p.Open()
 	if err != nil {
 		return nil, parley.GroupID{}, err
@@ -121,7 +121,7 @@ func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Client, 
 
 // agentID returns the id of an agent that is named by its id, its handle or, if it
 // belongs to the organization, its bare name.
-func agentID(ctx context.Context, from *client.Client, name string) (parley.AgentID, error) {
+func agentID(ctx context.Context, from *client.Session, name string) (parley.AgentID, error) {
 	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
 		return id, nil
 	}
@@ -132,7 +132,7 @@ func agentID(ctx context.Context, from *client.Client, name string) (parley.Agen
 		}
 		return own.ID, nil
 	}
-	keys, err := from.Keys(ctx, name, "")
+	keys, err := from.Keys.Get(ctx, name, "")
 	if err != nil {
 		return parley.AgentID{}, err
 	}
@@ -141,7 +141,7 @@ func agentID(ctx context.Context, from *client.Client, name string) (parley.Agen
 
 // targets returns the agents to invite. The server reports for each handle or id whether
 // the agent exists.
-func targets(ctx context.Context, from *client.Client, agents []string) ([]api.Target, error) {
+func targets(ctx context.Context, from *client.Session, agents []string) ([]api.Target, error) {
 	var found []api.Target
 	for _, name := range agents {
 		if parley.ValidAgentName(name) { // an id is a valid name too
@@ -186,7 +186,7 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if in.Members, err = targets(ctx, from, c.Members); err != nil {
 		return err
 	}
-	made, err := from.CreateGroup(ctx, in)
+	made, err := from.Groups.Create(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (c *groupListCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	found := []api.Group{}
 	rows := [][]string{{"GROUP", "POLICY", "VISIBILITY", "MEMBERS", "ID"}}
-	for g, err := range from.GroupsAll(ctx, api.ListGroups{Scope: c.Scope, Limit: groupsAtOnce}) {
+	for g, err := range client.All(ctx, from.Groups.List, api.ListGroups{Scope: c.Scope, Limit: groupsAtOnce}) {
 		if err != nil {
 			return err
 		}
@@ -229,10 +229,10 @@ func (c *groupListCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Table(rows)
 }
 
-func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *client.Client) error {
+func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *client.Session) error {
 	found := []api.GroupProfile{}
 	rows := [][]string{{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}}
-	for g, err := range from.FindGroupsAll(ctx, api.FindGroups{Query: &c.Find, Limit: 50}) {
+	for g, err := range client.All(ctx, from.Directory.FindGroups, api.FindGroups{Query: &c.Find, Limit: 50}) {
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	g, err := from.Group(ctx, id)
+	g, err := from.Groups.Get(ctx, id)
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == 403 {
 		return c.profile(ctx, std, from, id)
@@ -276,8 +276,8 @@ func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%s%s", groupDetails(g), mls.details())
 }
 
-func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Client, id parley.GroupID) error {
-	p, err := from.GroupProfile(ctx, id)
+func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Session, id parley.GroupID) error {
+	p, err := from.Directory.GroupProfile(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := from.DeleteGroup(ctx, api.DeleteGroup{ID: id, ActingAgent: c.Agent}); err != nil {
+	if err := from.Groups.Delete(ctx, api.DeleteGroup{ID: id, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
 	if std.JSON {

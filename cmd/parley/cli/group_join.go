@@ -37,7 +37,7 @@ func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	in.AgentID = &agent
-	result, err := from.Invite(ctx, in)
+	result, err := from.Groups.Invite(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -47,12 +47,12 @@ func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
 }
 
-func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from *client.Client, in api.Invite) error {
+func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from *client.Session, in api.Invite) error {
 	var err error
 	if in.Agents, err = targets(ctx, from, c.Agents); err != nil {
 		return err
 	}
-	results, err := from.InviteBatch(ctx, in)
+	results, err := from.Groups.InviteBatch(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	found, err := from.Invites(ctx, api.ListInvites{ActingAgent: c.Agent})
+	found, err := from.Groups.Invites(ctx, api.ListInvites{ActingAgent: c.Agent})
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Message != "" {
 		in.Message = &c.Message
 	}
-	result, err := from.JoinGroup(ctx, in)
+	result, err := from.Groups.Join(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -156,7 +156,7 @@ func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams) error 
 		return err
 	}
 	found := []api.JoinRequest{}
-	for r, err := range from.RequestsAll(ctx, api.ListRequests{ID: id, ActingAgent: c.Agent, Status: c.Status}) {
+	for r, err := range client.All(ctx, from.Groups.Requests, api.ListRequests{ID: id, ActingAgent: c.Agent, Status: c.Status}) {
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	result, err := from.Vote(ctx, api.Vote{ID: id, RequestID: c.Request, ActingAgent: c.Agent, Vote: c.Vote})
+	result, err := from.Groups.Vote(ctx, api.Vote{ID: id, RequestID: c.Request, ActingAgent: c.Agent, Vote: c.Vote})
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (n names) of(id parley.AgentID) string {
 
 // handles looks up the handles of the agents that request a seat and of those that
 // invited them.
-func handles(ctx context.Context, from *client.Client, requests []api.JoinRequest) (names, error) {
+func handles(ctx context.Context, from *client.Session, requests []api.JoinRequest) (names, error) {
 	found := names{}
 	var ids []parley.AgentID
 	for _, r := range requests {
@@ -257,7 +257,7 @@ func handles(ctx context.Context, from *client.Client, requests []api.JoinReques
 	for len(ids) > 0 {
 		batch := ids[:min(len(ids), parley.BatchKeysMax)]
 		ids = ids[len(batch):]
-		keys, err := from.BatchKeys(ctx, batch...)
+		keys, err := from.Keys.Batch(ctx, batch...)
 		if err != nil {
 			return nil, err
 		}

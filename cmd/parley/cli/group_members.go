@@ -24,7 +24,7 @@ func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	found := []api.GroupMember{}
 	rows := [][]string{{"AGENT", "ROLE", "JOINED", "ID"}}
-	for m, err := range from.MembersAll(ctx, api.ListMembers{ID: id}) {
+	for m, err := range client.All(ctx, from.Groups.Members, api.ListMembers{ID: id}) {
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	member, err := from.ChangeRole(ctx, api.MemberPatch{ID: id, AgentID: agent, ActingAgent: c.Agent, Role: c.Role})
+	member, err := from.Groups.ChangeRole(ctx, api.MemberPatch{ID: id, AgentID: agent, ActingAgent: c.Agent, Role: c.Role})
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := from.RemoveMember(ctx, api.RemoveMember{ID: id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
+	if err := from.Groups.RemoveMember(ctx, api.RemoveMember{ID: id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
 	if std.JSON {
@@ -147,7 +147,7 @@ func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	group, err := agent.Client.Group(ctx, id)
+	group, err := agent.Client.Groups.Get(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func showBroadcast(ctx context.Context, std *program.Streams, agent *client.Agen
 // answerKeyRequests sends members the keys that they have requested.
 func answerKeyRequests(ctx context.Context, std *program.Streams, agent *client.Agent) error {
 	kind := agent.Client.MessageType("sender_key_request")
-	page, err := agent.Client.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})
+	page, err := agent.Client.Messages.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})
 	if err != nil {
 		return err
 	}

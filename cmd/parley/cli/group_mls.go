@@ -31,12 +31,12 @@ type shownMLS struct {
 
 // showMLS asks for the state of a group's MLS group as an agent, or as the organization's
 // first member if none is named.
-func showMLS(ctx context.Context, from *client.Client, g *api.Group, agent string) (*shownMLS, error) {
+func showMLS(ctx context.Context, from *client.Session, g *api.Group, agent string) (*shownMLS, error) {
 	if !g.MLSEnabled {
 		return nil, nil
 	}
 	shown := &shownMLS{Awaiting: []string{}}
-	for m, err := range from.MembersAll(ctx, api.ListMembers{ID: g.ID, Limit: groupsAtOnce}) {
+	for m, err := range client.All(ctx, from.Groups.Members, api.ListMembers{ID: g.ID, Limit: groupsAtOnce}) {
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func showMLS(ctx context.Context, from *client.Client, g *api.Group, agent strin
 	if agent == "" {
 		return shown, nil
 	}
-	info, err := from.MLSGroupInfo(ctx, g.ID, agent)
+	info, err := from.MLS.GroupInfo(ctx, api.GetMLSGroupInfo{ID: g.ID, ActingAgent: agent})
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Code == client.NotMember {
 		return shown, nil // PARLEY_AGENT may name any agent
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 
+	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
@@ -35,7 +36,7 @@ func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
 		in.Type = &c.Type
 	}
 	out := inboxJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
-	for m, err := range agent.Client.InboxAll(ctx, in) {
+	for m, err := range client.All(ctx, agent.Client.Messages.Inbox, in) {
 		if err != nil {
 			return err
 		}

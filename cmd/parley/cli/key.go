@@ -97,7 +97,7 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // compare compares the published keys with the profile's pins and key rings. It returns
 // the agent's own key ring, or nil if the profile has none.
-func (c *KeyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
+func (c *KeyShowCmd) compare(ctx context.Context, from *client.Session, directory string, out *shownKeys) (own *client.KeyRing, err error) {
 	var changed *client.KeyChangedError
 	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
 	if err != nil && !errors.As(err, &changed) {
@@ -209,7 +209,7 @@ func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	record, err := from.RetireKey(ctx, api.RetireKey{ID: agent.ID, Kid: c.Kid})
+	record, err := from.Keys.Retire(ctx, api.RetireKey{ID: agent.ID, Kid: c.Kid})
 	if err != nil {
 		return err
 	}
@@ -241,11 +241,11 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	record, err := from.Agent(ctx, agent.ID())
+	record, err := from.Agents.Get(ctx, agent.ID())
 	if err != nil {
 		return err
 	}
-	keys, err := from.Keys(ctx, agent.ID().String(), "")
+	keys, err := from.Keys.Get(ctx, agent.ID().String(), "")
 	if err != nil {
 		return err
 	}

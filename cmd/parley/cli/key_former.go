@@ -38,8 +38,8 @@ func (k *formerKey) String() string {
 // formerKids returns the ids of an agent's former keys, newest first, from its bindings
 // and from the profile's key ring and pin of the agent. The server does not list keys
 // that were never bound.
-func formerKids(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) ([]string, error) {
-	bindings, err := from.KeyBindings(ctx, out.AgentID.String())
+func formerKids(ctx context.Context, from *client.Session, out *shownKeys, ring *client.KeyRing) ([]string, error) {
+	bindings, err := from.Keys.Bindings(ctx, out.AgentID.String())
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +67,14 @@ func formerKids(ctx context.Context, from *client.Client, out *shownKeys, ring *
 // former returns the server's records of an agent's former keys, newest first, and the
 // number of older ones that it left out. It skips keys that the server does not know for
 // the agent.
-func former(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) (found []formerKey, older int, err error) {
+func former(ctx context.Context, from *client.Session, out *shownKeys, ring *client.KeyRing) (found []formerKey, older int, err error) {
 	kids, err := formerKids(ctx, from, out, ring)
 	if err != nil {
 		return nil, 0, err
 	}
 	found = []formerKey{}
 	for _, kid := range kids[:min(len(kids), formerKeysShown)] {
-		record, err := from.KeyRecord(ctx, out.AgentID.String(), kid)
+		record, err := from.Keys.Record(ctx, out.AgentID.String(), kid)
 		if errors.Is(err, client.NotFound) {
 			continue
 		}

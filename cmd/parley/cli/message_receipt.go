@@ -32,7 +32,7 @@ func (c *receiptGetCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := from.Receipt(ctx, c.Message)
+	receipt, err := from.Messages.Receipt(ctx, c.Message)
 	if err != nil {
 		return err
 	}

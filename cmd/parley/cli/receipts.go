@@ -29,7 +29,7 @@ func (c *AckCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo {
 		in.IDs, in.UpTo = nil, &c.Messages[0]
 	}
-	out, err := agent.Client.Ack(ctx, in)
+	out, err := agent.Client.Messages.Ack(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *TraceCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	out, err := from.Trace(ctx, c.Message)
+	out, err := from.Messages.Trace(ctx, c.Message)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func payload(std *program.Streams, text string) ([]byte, error) {
 	return body, nil
 }
 
-func (f *payloadFlags) messageType(c *client.Client) string {
+func (f *payloadFlags) messageType(c *client.Session) string {
 	if f.Type != "" {
 		return f.Type
 	}
@@ -115,7 +115,7 @@ func (c *SendCmd) Run(ctx context.Context, std *program.Streams) error {
 // sendTarget returns the recipient of a message to one agent. It returns a handle or an
 // id unchanged, and resolves a bare name to the id of the organization's agent of that
 // name.
-func sendTarget(ctx context.Context, from *client.Client, to string) (string, error) {
+func sendTarget(ctx context.Context, from *client.Session, to string) (string, error) {
 	if strings.HasPrefix(to, "#") {
 		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is a group: send to it with \"%s\"", to, program.Typed("group send '"+to+"' TEXT"))}
 	}
@@ -217,7 +217,7 @@ func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	original, err := from.Message(ctx, api.GetMessage{ID: c.Message, ActingAgent: ""})
+	original, err := from.Messages.Get(ctx, api.GetMessage{ID: c.Message, ActingAgent: ""})
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	found, err := from.Identity(ctx, h, host)
+	found, err := from.Directory.Identity(ctx, h, host)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // verifyLog verifies the keys with the key log of their server. It compares the log with the
 // one that the profile remembers, and remembers the new one, if there is a profile.
-func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Client, h parley.Handle, keys *api.AgentKeys) (*verifiedLog, error) {
+func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h parley.Handle, keys *api.AgentKeys) (*verifiedLog, error) {
 	directory, err := c.Directory()
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Client, h pa
 	if c.AcceptLog {
 		seen = nil
 	}
-	logged, failed := from.CheckKeyLog(ctx, h, keys, seen)
+	logged, failed := from.KeyLog.Check(ctx, h, keys, seen)
 	if logged == nil {
 		return nil, failed
 	}
@@ -139,7 +139,7 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Client, h pa
 
 // servers returns the server that is asked for keys and, with --by-domain, the
 // organization's host. Without a profile and --url, that host is asked for the keys too.
-func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Client, err error) {
+func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Session, err error) {
 	from, _, err = anyClient(&c.Flags)
 	if !c.ByDomain {
 		return from, nil, err

@@ -34,7 +34,7 @@ type webhookArg struct {
 }
 
 // open returns the organization's client and the webhook's id.
-func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
+func (w *webhookArg) open() (*client.Session, parley.AnyID, error) {
 	id, err := parley.ParseID[parley.AnyID](w.Webhook)
 	if err != nil {
 		return nil, id, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", w.Webhook, err)}
@@ -50,11 +50,11 @@ type watchedFlags struct {
 }
 
 // watched returns the named agent, or the only active one if none is named.
-func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.Agent, error) {
+func (w *watchedFlags) watched(ctx context.Context, from *client.Session) (*api.Agent, error) {
 	if w.Agent != "" {
 		return findAgent(ctx, from, w.Agent)
 	}
-	agents, err := from.Agents(ctx, api.ListAgents{})
+	agents, err := from.Agents.List(ctx, api.ListAgents{})
 	switch {
 	case err != nil:
 		return nil, err
@@ -86,7 +86,7 @@ func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error 
 	if c.Description != "" {
 		in.Description = &c.Description
 	}
-	made, err := from.CreateWebhook(ctx, in)
+	made, err := from.Webhooks.Create(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		in.AgentID = &agent.ID
 	}
-	found, err := from.Webhooks(ctx, in)
+	found, err := from.Webhooks.List(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (w *webhookArg) turn(ctx context.Context, std *program.Streams, on bool) er
 	if err != nil {
 		return err
 	}
-	changed, err := from.SwitchWebhook(ctx, api.WebhookPatch{ID: id, Active: on})
+	changed, err := from.Webhooks.Switch(ctx, api.WebhookPatch{ID: id, Active: on})
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (c *webhookDeleteCmd) Run(ctx context.Context, std *program.Streams) error 
 	if err != nil {
 		return err
 	}
-	if err := from.DeleteWebhook(ctx, id); err != nil {
+	if err := from.Webhooks.Delete(ctx, id); err != nil {
 		return err
 	}
 	if std.JSON {
@@ -203,7 +203,7 @@ func (c *webhookRotateCmd) Run(ctx context.Context, std *program.Streams) error 
 	if err != nil {
 		return err
 	}
-	changed, err := from.RotateWebhookSecret(ctx, id)
+	changed, err := from.Webhooks.RotateSecret(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) er
 	if c.Status != "" {
 		in.Status = &c.Status
 	}
-	page, err := from.Deliveries(ctx, in)
+	page, err := from.Webhooks.Deliveries(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) er
 	if err := std.Table(rows); err != nil {
 		return err
 	}
-	sum, err := from.DeliverySummary(ctx, id)
+	sum, err := from.Webhooks.DeliverySummary(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (c *webhookTestCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	job, err := from.TestWebhook(ctx, id)
+	job, err := from.Webhooks.Test(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	tried, err := from.RetryDelivery(ctx, id, job)
+	tried, err := from.Webhooks.RetryDelivery(ctx, id, job)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear
 	if c.As != "" {
 		here = c.As
 	}
-	made, err := from.CreateWebhook(ctx, api.CreateWebhook{AgentID: agent.ID, URL: here, Events: c.Event})
+	made, err := from.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: here, Events: c.Event})
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +101,10 @@ func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear
 }
 
 // forgetWebhook deletes a webhook even if the command was interrupted.
-func forgetWebhook(ctx context.Context, from *client.Client, id parley.AnyID) error {
+func forgetWebhook(ctx context.Context, from *client.Session, id parley.AnyID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return from.DeleteWebhook(ctx, id)
+	return from.Webhooks.Delete(ctx, id)
 }
 
 func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear *deliveryReceiver) error {

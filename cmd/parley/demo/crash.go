@@ -50,7 +50,7 @@ func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *
 	after := s.transcript()
 	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is unchanged (%d messages)", len(after))
 	s.check(slices.Equal(s.bobsInbox(), inbox), "Bob's inbox has all %d messages, the newest first", len(inbox))
-	newest := must(s.bob.Client.Message(s.ctx, api.GetMessage{ID: inbox[0], ActingAgent: s.bob.ID().String()}))
+	newest := must(s.bob.Client.Messages.Get(s.ctx, api.GetMessage{ID: inbox[0], ActingAgent: s.bob.ID().String()}))
 	opened := must(s.bob.OpenMessage(s.ctx, *newest))
 	s.check(string(opened.Payload) == lastText, "the newest is the one that Alice sent last: “%s”", opened.Payload)
 
@@ -70,7 +70,7 @@ func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *
 
 // bobsInbox returns the ids of Bob's messages, newest first.
 func (s *story) bobsInbox() (ids []parley.MessageID) {
-	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {
+	for m, err := range client.All(s.ctx, s.bob.Client.Messages.Inbox, api.Inbox{ID: s.bob.ID()}) {
 		must(0, err)
 		ids = append(ids, m.ID)
 	}

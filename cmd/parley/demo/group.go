@@ -19,22 +19,22 @@ func (s *story) groupVotes() {
 	s.register("initech")
 	s.carol = s.create("initech", "carol")
 	alice, bob, carol := s.alice.ID().String(), s.bob.ID().String(), s.carol.ID().String()
-	founded := must(s.alice.Client.CreateGroup(s.ctx, api.CreateGroup{ActingAgent: alice, Name: "harbour", EnrollmentPolicy: api.EnrollMajority}))
+	founded := must(s.alice.Client.Groups.Create(s.ctx, api.CreateGroup{ActingAgent: alice, Name: "harbour", EnrollmentPolicy: api.EnrollMajority}))
 	s.group = &founded.Group
 	s.check(founded.MemberCount == 1, "%s has one member, Alice; a majority of the members admits new ones", founded.Handle)
 
 	bobsID := s.bob.ID()
-	nominated := must(s.alice.Client.Invite(s.ctx, api.Invite{ID: s.group.ID, ActingAgent: alice, AgentID: &bobsID}))
-	joined := must(s.bob.Client.JoinGroup(s.ctx, api.Join{ID: s.group.ID, ActingAgent: bob}))
+	nominated := must(s.alice.Client.Groups.Invite(s.ctx, api.Invite{ID: s.group.ID, ActingAgent: alice, AgentID: &bobsID}))
+	joined := must(s.bob.Client.Groups.Join(s.ctx, api.Join{ID: s.group.ID, ActingAgent: bob}))
 	s.check(nominated.Status == api.InvitePending && joined.Status == api.Joined, "Alice nominates Bob and he accepts: one vote of one is a majority")
 
 	note := "I bring the papers."
-	applied := must(s.carol.Client.JoinGroup(s.ctx, api.Join{ID: s.group.ID, ActingAgent: carol, Message: &note}))
+	applied := must(s.carol.Client.Groups.Join(s.ctx, api.Join{ID: s.group.ID, ActingAgent: carol, Message: &note}))
 	s.quote("carol", note)
 	request := applied.Request
 	s.check(request != nil && request.Approvals != nil && *request.ApprovalsNeeded == 2, "Carol, of a third organization, asks to join: %s, %d of %d approvals", applied.Status, *request.Approvals, *request.ApprovalsNeeded)
 	vote := func(by *client.Agent) (*api.VoteResult, error) {
-		return by.Client.Vote(s.ctx, api.Vote{ID: s.group.ID, RequestID: request.ID, ActingAgent: by.ID().String(), Vote: api.Approve})
+		return by.Client.Groups.Vote(s.ctx, api.Vote{ID: s.group.ID, RequestID: request.ID, ActingAgent: by.ID().String(), Vote: api.Approve})
 	}
 	_, err := vote(s.carol)
 	s.check(errors.Is(err, client.NotInElectorate), "she cannot vote on her own request: %s", refusal(err))
@@ -42,7 +42,7 @@ func (s *story) groupVotes() {
 	s.check(first.Status == "pending", "Alice approves: the request is still %s", first.Status)
 	second := must(vote(s.bob))
 	members := 0
-	for _, err := range s.alice.Client.MembersAll(s.ctx, api.ListMembers{ID: s.group.ID}) {
+	for _, err := range client.All(s.ctx, s.alice.Client.Groups.Members, api.ListMembers{ID: s.group.ID}) {
 		must(0, err)
 		members++
 	}
@@ -64,7 +64,7 @@ func (s *story) groupBroadcasts() {
 	s.check(string(bobs.Opened.Payload) == harbourText && string(opened.Payload) == harbourText, "both decrypt it and verify Alice's signature")
 	s.check(bobs.Message.EncryptedPayload == carols.EncryptedPayload && bobs.Message.ID != carols.ID, "they received the same ciphertext as two messages, each with its own id and receipts")
 
-	must(0, s.alice.Client.RemoveMember(s.ctx, api.RemoveMember{ID: s.group.ID, AgentID: s.carol.ID(), ActingAgent: s.alice.ID().String()}))
+	must(0, s.alice.Client.Groups.RemoveMember(s.ctx, api.RemoveMember{ID: s.group.ID, AgentID: s.carol.ID(), ActingAgent: s.alice.ID().String()}))
 	s.aside("Alice, the group's admin, removes Carol.")
 	s.quote("alice", closedText)
 	again := s.broadcast(closedText)
@@ -89,7 +89,7 @@ func (s *story) nextBroadcast() client.Incoming {
 // carolsCopy returns the newest message to the group in Carol's inbox.
 func (s *story) carolsCopy() (found api.Message) {
 	arrived := s.eventually(func() bool {
-		for _, m := range must(s.carol.Client.Inbox(s.ctx, api.Inbox{ID: s.carol.ID()})).Items {
+		for _, m := range must(s.carol.Client.Messages.Inbox(s.ctx, api.Inbox{ID: s.carol.ID()})).Items {
 			if m.GroupID != nil {
 				found = m
 				return true

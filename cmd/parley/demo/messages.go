@@ -46,7 +46,7 @@ func (s *story) register(name string) {
 	credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
 	a := &profile.Account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
 	must(0, a.Save(s.profile(name).Profile))
-	org := must(c.Authenticated(*credentials).Org(s.ctx))
+	org := must(c.Authenticated(*credentials).Org.Get(s.ctx))
 	s.check(program.Text(org.Slug) == slug && org.TrustTier >= 1,
 		"%s is registered at trust tier %[4]d: it solved the %[2]d-bit proof of work in %[3]s", slug, challenge.Difficulty, millis(took), org.TrustTier)
 }
@@ -66,7 +66,7 @@ func (s *story) create(organization, name string) *client.Agent {
 	c, directory, err := s.profile(organization).Open()
 	must(0, err)
 	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}, false))
-	published := must(c.Keys(s.ctx, agent.Handle(), ""))
+	published := must(c.Keys.Get(s.ctx, agent.Handle(), ""))
 	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
 		"anyone can look up %s and its public keys; verification words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))
 	return agent
@@ -95,20 +95,20 @@ func (s *story) aliceWrites() {
 
 func (s *story) bobReplies() {
 	s.title("Bob replies, which opens the conversation")
-	before := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
+	before := must(s.alice.Client.Messages.Conversation(s.ctx, s.greeting.ConversationID))
 	s.quote("bob", answerText)
 	reply := must(s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte(answerText), s.bob.Client.MessageType("dm"), plainReply))
-	after := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
+	after := must(s.alice.Client.Messages.Conversation(s.ctx, s.greeting.ConversationID))
 	s.check(before.Status == api.Submitted && after.Status == api.Open, "the conversation's status changes from %s to %s", before.Status, after.Status)
 
-	inbox := must(s.alice.Client.Inbox(s.ctx, api.Inbox{ID: s.alice.ID()}))
+	inbox := must(s.alice.Client.Messages.Inbox(s.ctx, api.Inbox{ID: s.alice.ID()}))
 	s.check(len(inbox.Items) == 1 && inbox.Items[0].ID == reply.ID, "the reply is in Alice's inbox")
 	opened := must(s.alice.OpenMessage(s.ctx, inbox.Items[0]))
 	s.check(string(opened.Payload) == answerText && opened.SenderKid == s.bob.Keys.SigningKey().Kid, "she decrypts it and verifies Bob's signature")
 
 	var marked *api.Message
 	read := s.eventually(func() bool {
-		marked = must(s.alice.Client.Message(s.ctx, api.GetMessage{ID: s.greeting.ID, ActingAgent: s.alice.ID().String()}))
+		marked = must(s.alice.Client.Messages.Get(s.ctx, api.GetMessage{ID: s.greeting.ID, ActingAgent: s.alice.ID().String()}))
 		return marked.DeliveredAt != nil && marked.ReadAt != nil
 	})
 	s.check(read && marked.Status == api.MessageRead, "Alice's message is marked delivered, and read because Bob replied")
@@ -146,10 +146,10 @@ func (s *story) statusMoves() {
 	id := s.greeting.ConversationID
 	moves := []string{api.InputRequired, api.Open, api.Completed}
 	for _, to := range moves {
-		moved := must(s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to}))
+		moved := must(s.alice.Client.Messages.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to}))
 		s.check(moved.Status == to, "the status is now %s", to)
 	}
-	_, err := s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: api.Open})
+	_, err := s.alice.Client.Messages.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: api.Open})
 	s.check(errors.Is(err, client.InvalidTransition), "a completed conversation cannot be reopened: %v", refusal(err))
 	_, err = s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte("One more thing."), s.bob.Client.MessageType("dm"))
 	s.check(errors.Is(err, client.ConversationClosed), "nor can it be replied to: %v", refusal(err))
@@ -176,7 +176,7 @@ func (s *story) sendsTwice() {
 	heard := must(s.stream.message())
 	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream delivered it")
 	copies := 0
-	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {
+	for m, err := range client.All(s.ctx, s.bob.Client.Messages.Inbox, api.Inbox{ID: s.bob.ID()}) {
 		must(0, err)
 		if m.ID == s.keyed.ID {
 			copies++
@@ -199,7 +199,7 @@ func under(key string) func(*api.Send) {
 func (s *story) transcript() []api.Message {
 	var rows []api.Message
 	in := api.Transcript{ID: s.greeting.ConversationID, ActingAgent: s.alice.ID().String(), Limit: parley.TranscriptLimitMax}
-	for m, err := range s.alice.Client.TranscriptAll(s.ctx, in) {
+	for m, err := range client.All(s.ctx, s.alice.Client.Messages.Transcript, in) {
 		must(0, err)
 		rows = append(rows, m)
 	}

@@ -85,7 +85,7 @@ func (p *Flags) Load() (*Account, string, error) {
 
 // Open returns a client of the profile's server with the organization's
 // credentials, and the profile's directory.
-func (p *Flags) Open() (*client.Client, string, error) {
+func (p *Flags) Open() (*client.Session, string, error) {
 	a, directory, err := p.Load()
 	if err != nil {
 		return nil, "", err

@@ -22,7 +22,7 @@ func testAccount(url string) *Account {
 
 // formerOpen is the control: it opens a profile without checking the mode of its
 // file, the server or the transport.
-func formerOpen(directory, server string) (*client.Client, error) {
+func formerOpen(directory, server string) (*client.Session, error) {
 	text, err := os.ReadFile(filepath.Join(directory, CredentialsFile))
 	if err != nil {
 		return nil, err

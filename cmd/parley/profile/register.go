@@ -42,7 +42,7 @@ func Register(ctx context.Context, p *Flags, in api.Register, progress func(clie
 // it sends them to the server. Keys left by an interrupted attempt are used again,
 // because their agent may exist; new keys are deleted if the server rejects the agent.
 // With postQuantum the keys include a post-quantum key.
-func CreateAgent(ctx context.Context, to *client.Client, path string, in api.CreateAgent, postQuantum bool) (*client.Agent, error) {
+func CreateAgent(ctx context.Context, to *client.Session, path string, in api.CreateAgent, postQuantum bool) (*client.Agent, error) {
 	create := client.CreateKeyRing
 	if postQuantum {
 		create = client.CreateHybridKeyRing
