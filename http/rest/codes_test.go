@@ -9,7 +9,7 @@ import (
 // TestClientKnowsEveryCode: the Go client has a constant for each error code in the
 // document.
 func TestClientKnowsEveryCode(t *testing.T) {
-	source, err := os.ReadFile("../client/error.go")
+	source, err := os.ReadFile("../../client/error.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ Every response has X-Request-ID; a supplied one of at most 128 safe characters i
 // openAPI renders the routes as an OpenAPI 3.1 document with placeholders. operations says
 // more about them. The routes must be prepared with headerWord.
 func openAPI(routes []Route, operations map[string]operation) ([]byte, error) {
-	texts, err := readComments("../api")
+	texts, err := readComments("../../client/api")
 	if err != nil {
 		return nil, err
 	}
