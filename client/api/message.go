@@ -175,3 +175,250 @@ type Inbox struct {
 	// Type selects messages of this type.
 	Type *string `json:"-" query:"type"`
 }
+
+// States of a conversation. // spec: Conversation status
+const (
+	Submitted     = "submitted"
+	Open          = "open"
+	Paused        = "paused"
+	InputRequired = "input_required"
+	Completed     = "completed"
+	Failed        = "failed"
+	Canceled      = "canceled"
+	Rejected      = "rejected"
+)
+
+// Conversation is the conversation record.
+type Conversation struct {
+	ID        parley.ConversationID `json:"id"`
+	Status    string                `json:"status" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
+	CreatedAt Time                  `json:"created_at"`
+	// ParentConversationID is set for sub-conversations.
+	ParentConversationID *parley.ConversationID `json:"parent_conversation_id"`
+	Metadata             Object                 `json:"metadata" null:"never"`
+	// UpdatedAt appears only in the answer of a status change.
+	UpdatedAt *Time `json:"updated_at,omitzero"`
+}
+
+// GetConversation gets a conversation: GET /conversations/{id}.
+type GetConversation struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+}
+
+// GetParticipants lists the participants of a conversation: GET
+// /conversations/{id}/participants. The answer is a plain array of Participant.
+type GetParticipants struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	Paging
+}
+
+// Participant is an agent that takes part in a conversation.
+type Participant struct {
+	AgentID  parley.AgentID `json:"agent_id"`
+	Role     string         `json:"role" enum:"initiator,responder,observer,mediator"`
+	JoinedAt Time           `json:"joined_at"`
+}
+
+// StatusPatch changes the status of a conversation: PATCH /conversations/{id}/status.
+type StatusPatch struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	// ActingAgent defaults to one of the organization's participants that may make the
+	// change.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+
+	Status string  `json:"status" required:"true" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected" example:"completed"`
+	Reason *string `json:"reason,omitzero" maxLength:"500"`
+}
+
+// Transcript gets a page of both sides of a conversation: GET
+// /conversations/{id}/messages. The answer is a Page of Message.
+type Transcript struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	// ActingAgent is the participant whose view is returned. If several belong to the
+	// organization, the initiator is the default.
+	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
+	Limit       int     `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
+	Cursor      *string `json:"-" query:"cursor"`
+	// Order is asc (oldest first) or desc.
+	Order string `json:"-" query:"order" default:"asc" enum:"asc,desc"`
+}
+
+// AgentConversations lists the conversations that an agent takes part in, newest first:
+// GET /agents/{id}/conversations. The answer is a Page of Conversation.
+type AgentConversations struct {
+	ID     parley.AgentID `json:"-" path:"id" required:"true"`
+	Limit  int            `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
+	Cursor *string        `json:"-" query:"cursor"`
+}
+
+// GetReceipt asks for the receipt of a message.
+type GetReceipt struct {
+	ID parley.MessageID `json:"-" path:"id" required:"true"`
+}
+
+// MessageReceipt is the answer: a signed statement of the service that it accepted the
+// message.
+type MessageReceipt struct {
+	// Receipt is a compact JWS of type <brand>-receipt+jwt. Its key is in the key document
+	// of the service.
+	Receipt string `json:"receipt"`
+}
+
+// ReceiptClaims is the payload of a receipt. It is the same whenever the receipt is
+// requested.
+type ReceiptClaims struct {
+	// Issuer is the address of the service.
+	Issuer string `json:"iss"`
+	// IssuedAt is the second in which the service accepted the message, whenever it signed
+	// the receipt.
+	IssuedAt       int64                 `json:"iat"`
+	MessageID      parley.MessageID      `json:"message_id"`
+	ConversationID parley.ConversationID `json:"conversation_id"`
+	// Position is the place of the message among the events of the conversation, from 1.
+	// Changes of status count.
+	Position uint64 `json:"position"`
+	// PayloadSHA256 is the SHA-256, in lower-case hex, of the text of encrypted_payload as
+	// the service stores and returns it.
+	PayloadSHA256     string         `json:"payload_sha256"`
+	EncryptionVersion string         `json:"encryption_version"`
+	Type              string         `json:"type"`
+	FromAgentID       parley.AgentID `json:"from_agent_id"`
+	FromHandle        *string        `json:"from_handle"`
+	ToAgentID         parley.AgentID `json:"to_agent_id"`
+	ToHandle          *string        `json:"to_handle"`
+	// GroupID is the group to which the message was broadcast, null for all other messages.
+	GroupID *parley.GroupID `json:"group_id"`
+	// AcceptedAt is the created_at of the message.
+	AcceptedAt Time `json:"accepted_at"`
+}
+
+// ReadMessage marks a message as read by its recipient:
+// POST /messages/{id}/read. The answer is the Message.
+type ReadMessage struct {
+	ID parley.MessageID `json:"-" path:"id" required:"true"`
+	// ActingAgent, if given, must be the recipient.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+}
+
+// Ack marks messages that an agent received as read:
+// POST /agents/{id}/messages/ack. Exactly one of UpTo and IDs is given.
+type Ack struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// UpTo selects this message and all that arrived in the inbox before it.
+	UpTo *parley.MessageID `json:"up_to,omitzero" example:"01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1"`
+	// IDs are messages of the agent's inbox.
+	IDs []parley.MessageID `json:"ids,omitzero" maxItems:"100"`
+}
+
+// Check checks the fields of an acknowledgement together.
+func (in *Ack) Check() []FieldError {
+	if (in.UpTo == nil) == (in.IDs == nil) {
+		return []FieldError{{Loc: []any{"body", "up_to"}, Msg: "Value error, exactly one of up_to and ids is required", Type: valueError}}
+	}
+	return nil
+}
+
+// Acked is the answer of an Ack.
+type Acked struct {
+	// Acked is the number of messages that were not read before.
+	Acked int `json:"acked"`
+	// UpTo is the up_to of the request.
+	UpTo *parley.MessageID `json:"up_to"`
+}
+
+// Wait gets messages to an agent, and waits if there are none: GET /agents/{id}/wait.
+type Wait struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// After is a message of the agent's inbox. The answer has the messages after it,
+	// read or not; the nil UUID selects all. Without it, the answer has the messages
+	// that have not been transferred yet.
+	After *parley.MessageID `json:"-" query:"after"`
+	// TimeoutMS is how long to wait, in milliseconds.
+	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"60000"`
+}
+
+// Waited is the answer of a Wait.
+type Waited struct {
+	// Items are at most 20 messages, oldest first; none at the timeout.
+	Items []Message `json:"items"`
+	// After is the last message of Items, or the after of the request if there is none.
+	After *parley.MessageID `json:"after"`
+	// Unread is the number of further messages that are not marked as read, counted up
+	// to 1,000 and over at most 4,096 entries of the agent's feed.
+	Unread int `json:"unread"`
+}
+
+// Trace gets the delivery history of a message: GET /messages/{id}/trace.
+type Trace struct {
+	ID parley.MessageID `json:"-" path:"id" required:"true"`
+}
+
+// Channels by which a message reaches its recipient, in an Attempt.
+const (
+	ChannelInbox   = "inbox"
+	ChannelStream  = "stream"
+	ChannelWebhook = "webhook"
+	ChannelSync    = "sync"
+	ChannelWait    = "wait"
+	ChannelA2A     = "a2a"
+)
+
+// Outcomes of an Attempt. Carried: the recipient has the message's body. Announced: a
+// webhook's target accepted the event.
+const (
+	OutcomeCarried   = "carried"
+	OutcomeAnnounced = "announced"
+	OutcomeFailed    = "failed"
+)
+
+// Traced is the answer of a Trace.
+type Traced struct {
+	MessageID  parley.MessageID `json:"message_id"`
+	AcceptedAt Time             `json:"accepted_at"`
+	// Position in the recipient's inbox. Only the recipient's organization gets it,
+	// once the message is there.
+	Position *int `json:"position"`
+	// Attempts to deliver it, in order of time.
+	Attempts    []Attempt `json:"attempts"`
+	DeliveredAt *Time     `json:"delivered_at"`
+	ReadAt      *Time     `json:"read_at"`
+	// PendingReason says why the message is not delivered yet; null when it is.
+	PendingReason *string `json:"pending_reason"`
+}
+
+// Attempt is one attempt to deliver a message. Only the recipient's organization sees
+// details, and the attempts of webhooks.
+type Attempt struct {
+	Channel string `json:"channel" enum:"inbox,stream,webhook,sync,wait,a2a"`
+	At      Time   `json:"at"`
+	// Outcome is carried if the recipient got the message's body, announced if a
+	// webhook's target accepted the event.
+	Outcome string  `json:"outcome" enum:"carried,announced,failed"`
+	Detail  *string `json:"detail"`
+}
+
+// valueError is the type of a fault that the schema of no single field can state.
+const valueError = "value_error"
+
+// Check checks the fields of a send together: exactly one target, and handles of the
+// right form. Whether they exist is checked later. // spec: Messaging
+func (in *Send) Check() []FieldError {
+	var faults []FieldError
+	fault := func(field, msg string) {
+		faults = append(faults, FieldError{Loc: []any{"body", field}, Msg: "Value error, " + msg, Type: valueError})
+	}
+	if (in.ToAgentID == nil) == (in.ToHandle == nil) {
+		fault("to_agent_id", "exactly one of to_agent_id and to_handle is required")
+	}
+	if in.ToHandle != nil {
+		if _, err := parley.ParseHandle(*in.ToHandle); err != nil {
+			fault("to_handle", "the handle should be of the form agent@org.domain")
+		}
+	}
+	if in.FromHandle != nil {
+		if h, err := parley.ParseHandle(*in.FromHandle); err != nil || h.Group {
+			fault("from_handle", "the handle should be of the form agent@org.domain")
+		}
+	}
+	return faults
+}

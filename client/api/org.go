@@ -63,3 +63,129 @@ type Erasure struct {
 	// GroupsDeleted counts the groups that the organization owned and had not deleted.
 	GroupsDeleted int64 `json:"groups_deleted"`
 }
+
+// Register requests a proof-of-work challenge: POST /auth/register.
+type Register struct {
+	// Email becomes the organization's contact_email.
+	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email" example:"ada@acme.example"`
+	// OrgSlug becomes part of every handle and can never change.
+	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens" example:"acme"`
+	// OrgName defaults to the slug. It has no invisible characters.
+	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
+}
+
+// Challenge is a proof of work: find a nonce such that the SHA-256 of challenge, a
+// colon and the nonce begins with difficulty zero bits.
+type Challenge struct {
+	// ChallengeID contains the challenge and its request, sealed. It may have several
+	// thousand characters.
+	ChallengeID string `json:"challenge_id"`
+	Algorithm   string `json:"algorithm" enum:"sha256-hashcash"`
+	// Challenge is 32 hexadecimal characters; they are hashed as text.
+	Challenge string `json:"challenge"`
+	// Difficulty is a number of bits.
+	Difficulty int  `json:"difficulty"`
+	ExpiresAt  Time `json:"expires_at"`
+	// ExpiresIn is a number of seconds.
+	ExpiresIn int `json:"expires_in"`
+	// Instructions are the same in words.
+	Instructions string `json:"instructions"`
+}
+
+// Solve submits the solution: POST /auth/register/solve.
+type Solve struct {
+	ChallengeID string `json:"challenge_id" required:"true"`
+	// Nonce is any text that solves the challenge.
+	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution" example:"48213"`
+}
+
+// Credentials authenticate an organization: the answer of POST /auth/register/solve and
+// of POST /org/credentials.
+type Credentials struct {
+	OrgID    parley.OrgID    `json:"org_id"`
+	OrgSlug  string          `json:"org_slug"`
+	ClientID parley.ClientID `json:"client_id"`
+	// ClientSecret is shown only here; the service stores only a hash.
+	ClientSecret string `json:"client_secret"`
+	TrustTier    int    `json:"trust_tier"`
+	// TokenURL is the absolute address of the token endpoint.
+	TokenURL  string `json:"token_url"`
+	CreatedAt Time   `json:"created_at"`
+}
+
+// VerifyEmail submits the token that was mailed to the address given at registration:
+// POST /auth/verify-email.
+type VerifyEmail struct {
+	Token string `json:"token" required:"true" minLength:"1" maxLength:"1024" example:"eyJhbGciOi"`
+}
+
+// VerifiedEmail is the organization that the token belongs to.
+type VerifiedEmail struct {
+	OrgID   parley.OrgID `json:"org_id"`
+	OrgSlug string       `json:"org_slug"`
+	// TrustTier is the organization's tier after the verification.
+	TrustTier int `json:"trust_tier"`
+}
+
+// CreateCredentials creates a second pair of credentials: POST /org/credentials.
+type CreateCredentials struct{}
+
+// DeleteCredentials revokes a pair: DELETE /org/credentials/{client_id}.
+type DeleteCredentials struct {
+	ClientID parley.ClientID `json:"-" path:"client_id" required:"true"`
+}
+
+// TokenRequest is the body of POST /oauth/token, form-encoded or JSON. The credentials
+// may be in it or in the Authorization header. An empty body requests the
+// client_credentials grant.
+type TokenRequest struct {
+	_ struct{} `form:"true"`
+
+	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials" example:"client_credentials"`
+	ClientID     *string `json:"client_id,omitzero"`
+	ClientSecret *string `json:"client_secret,omitzero"`
+	Scope        *string `json:"scope,omitzero"`
+}
+
+// Token is an access token: the answer of POST /oauth/token.
+type Token struct {
+	// AccessToken is a JWT signed with Ed25519.
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type" enum:"Bearer"`
+	// ExpiresIn is the lifetime in seconds.
+	ExpiresIn int    `json:"expires_in"`
+	Scope     string `json:"scope" enum:"org"`
+}
+
+// AuthorizationServer is the answer of GET
+// /.well-known/oauth-authorization-server, after RFC 8414.
+type AuthorizationServer struct {
+	Issuer        string   `json:"issuer"`
+	TokenEndpoint string   `json:"token_endpoint"`
+	JWKSURI       string   `json:"jwks_uri"`
+	Scopes        []string `json:"scopes_supported"`
+	// ResponseTypes is empty: there is no authorization endpoint.
+	ResponseTypes []string `json:"response_types_supported"`
+	GrantTypes    []string `json:"grant_types_supported"`
+	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	Documentation string   `json:"service_documentation"`
+}
+
+// SigningKey is one public key of those with which the service signs access tokens or the
+// A2A cards of agents.
+type SigningKey struct {
+	KeyType string `json:"kty"`
+	Curve   string `json:"crv"`
+	X       string `json:"x"`
+	// Kid is the RFC 7638 thumbprint, the kid in the header of what the key signed.
+	Kid       string `json:"kid"`
+	Use       string `json:"use" enum:"sig"`
+	Algorithm string `json:"alg" enum:"EdDSA"`
+}
+
+// SigningKeys is the answer of GET /.well-known/jwks.json: the keys that sign access tokens
+// or will soon, those whose tokens may still be valid, then the same for cards, then every
+// key that has signed receipts.
+type SigningKeys struct {
+	Keys []SigningKey `json:"keys"`
+}
