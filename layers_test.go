@@ -29,10 +29,16 @@ type place struct {
 // package below it.
 var lattice = map[string]place{
 	// Base.
-	"parley":               {tests: []string{"parley/http"}, why: "the root of the module has no code, only tests of the whole tree"},
-	"parley/client/parley": {why: "ids, handles and refusals depend on nothing of this module"},
-	"parley/client":        {may: []string{"parley/client/parley", "parley/client/api"}, tests: []string{"parley/client/api"}, why: "a user of the client must not link Pebble or the server"},
-	"parley/client/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
+	"parley":                   {tests: []string{"parley/http"}, why: "the root of the module has no code, only tests of the whole tree"},
+	"parley/client/parley":     {why: "ids, handles and refusals depend on nothing of this module"},
+	"parley/client/api":        {may: ground, why: "wire structs are shared with clients, which must not link the server"},
+	"parley/client":            {may: []string{"parley/client/parley", "parley/client/api", "parley/client/secretfile"}, tests: []string{"parley/client/clienttest"}, why: "a user of the client must not link Pebble or the server, and one that sends no sealed messages needs no keys"},
+	"parley/client/e2ee":       {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/client/secretfile"}, tests: []string{"parley/client/clienttest"}, why: "private keys and pins are a matter of those who seal and open, not of those who make calls"},
+	"parley/client/keylog":     {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/client/secretfile"}, tests: []string{"parley/client/clienttest"}, why: "what a server says about keys is verified without private keys"},
+	"parley/client/receipts":   {may: []string{"parley/client/parley", "parley/client/api"}, why: "a receipt is verified without a server, years later"},
+	"parley/client/deliveries": {may: []string{"parley/client/api"}, why: "a receiver of deliveries makes no calls"},
+	"parley/client/secretfile": {why: "how a secret is stored depends on nothing that it is for"},
+	"parley/client/clienttest": {may: []string{"parley/client/parley", "parley/client/api"}, why: "a server for tests of the client must not import the client"},
 
 	// What actors and storage agree on.
 	"parley/journal/report": {may: ground, why: "the report of a verification depends neither on the checks nor on what is checked"},
@@ -163,7 +169,7 @@ var lattice = map[string]place{
 	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/agents", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/query/export", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/query/export", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/client/deliveries", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/client/api"}), why: "the stored form of a message is the same for every sender and every reader"},
@@ -221,13 +227,13 @@ var lattice = map[string]place{
 		why: "a program that measures the server must not be linked with it",
 	},
 	"parley/bench/scenario": {
-		may: []string{"parley/client/parley", "parley/client/api", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/a2a", "parley/bench/scenario/directory", "parley/bench/scenario/host", "parley/bench/target", "parley/bench/wire"},
+		may: []string{"parley/client", "parley/client/...", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/a2a", "parley/bench/scenario/directory", "parley/bench/scenario/host", "parley/bench/target", "parley/bench/wire"},
 		why: "a scenario uses the API only and does not depend on what runs it, or on which machine",
 	},
-	"parley/bench/scenario/a2a":       {may: []string{"parley/client/api", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/host", "parley/bench/wire"}, why: "a scenario does not depend on other scenarios"},
+	"parley/bench/scenario/a2a":       {may: []string{"parley/client/...", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/host", "parley/bench/wire"}, why: "a scenario does not depend on other scenarios"},
 	"parley/bench/scenario/directory": {may: []string{"parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/scenario/host", "parley/bench/wire"}, why: "a scenario does not depend on other scenarios"},
 	"parley/bench/scenario/host": {
-		may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		may: []string{"parley/client", "parley/client/...", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
 		why: "what scenarios share does not depend on any of them",
 	},
 	"parley/bench/cards":   {why: "generated cards are plain values, the same for a seed"},
@@ -250,13 +256,13 @@ var lattice = map[string]place{
 	"parley/cmd/parley/admin":      {may: []string{"parley/client/parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/client/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
 	"parley/cmd/parley/datadir":    {may: []string{"parley/client/parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
 	"parley/cmd/parley/membership": {may: []string{"parley/client/parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
-	"parley/cmd/parley/demo":       {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
-	"parley/cmd/parley/cli":        {may: []string{"parley/client/parley", "parley/client/api", "parley/http/auth", "parley/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
-	"parley/cmd/parley/program":    {may: []string{"parley/client/parley", "parley/client/api", "parley/client"}, why: "what all commands share knows no command"},
-	"parley/cmd/parley/profile":    {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
+	"parley/cmd/parley/demo":       {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
+	"parley/cmd/parley/cli":        {may: []string{"parley/client", "parley/client/...", "parley/http/auth", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
+	"parley/cmd/parley/program":    {may: []string{"parley/client", "parley/client/..."}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":    {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
 	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
-	"parley/cmd/parley/judges":     {tests: []string{"parley/client/parley", "parley/client/api", "parley/client"}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley/judges":     {tests: []string{"parley/client", "parley/client/..."}, why: "these tests use the binary as a user of the client does"},
 	"parley/cmd/parley/machine":    {why: "what the process may use depends on nothing that it does"},
 	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }

@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	"parley/client/api"
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
 
 // TestCards checks what the client sends and reads, on a server with another brand.
 func TestCards(t *testing.T) {
-	id := parley.AgentID(clientID)
+	id := parley.AgentID(clienttest.ClientID)
 	for _, brand := range []string{"svc", "acme"} {
 		t.Run(brand, func(t *testing.T) {
 			s := newScript(t)
 			var asked []string
-			s.mux.HandleFunc("/agents/", func(w http.ResponseWriter, r *http.Request) {
+			s.Mux.HandleFunc("/agents/", func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				asked = append(asked, r.Method+" "+r.URL.EscapedPath()+" "+r.Header.Get("Authorization")+" "+string(body))
 				if r.Method == http.MethodDelete {
@@ -27,11 +28,11 @@ func TestCards(t *testing.T) {
 					return
 				}
 				if len(asked) == 1 {
-					refuse(w, 503, "outcome_unknown", nil)
+					clienttest.Refuse(w, 503, "outcome_unknown", nil)
 					return
 				}
 				shown, _ := json.Marshal(api.Card{ID: id, Name: "n", Extension: api.CardExtension{Categories: []string{"a"}}})
-				answer(w, 200, json.RawMessage(api.Rebrand(shown, "svc", brand)))
+				clienttest.Answer(w, 200, json.RawMessage(api.Rebrand(shown, "svc", brand)))
 			})
 			c := s.client(t, WithBrand(brand))
 			card, err := c.Agents.PutCard(t.Context(), api.PutCard{ID: id, Name: "n", Description: "d", IsPublic: true, Extension: &api.PutCardExtension{Categories: []string{"a"}}})
@@ -55,12 +56,12 @@ func TestCards(t *testing.T) {
 
 func TestCardErrors(t *testing.T) {
 	s := newScript(t)
-	s.mux.HandleFunc("/agents/", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("/agents/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			answer(w, 200, []string{"no card"})
+			clienttest.Answer(w, 200, []string{"no card"})
 			return
 		}
-		refuse(w, 422, "card_security_fields", nil)
+		clienttest.Refuse(w, 422, "card_security_fields", nil)
 	})
 	c := s.client(t)
 	if card, err := c.Agents.Card(t.Context(), "a"); err == nil {

@@ -136,7 +136,7 @@ func (c *Session) Authenticated(credentials Credentials) *Session {
 func (c *Session) connect() {
 	c.Agents, c.Keys, c.Messages, c.Groups = Agents{c}, Keys{c}, Messages{s: c}, Groups{c}
 	c.Webhooks, c.Org, c.MLS = Webhooks{c}, Org{c}, MLS{c}
-	c.Directory, c.KeyLog, c.A2A = Directory{c}, KeyLog{c, keyLogWait}, A2A{c}
+	c.Directory, c.KeyLog, c.A2A = Directory{c}, KeyLog{c}, A2A{c}
 }
 
 // Clock returns the clock of the session.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,38 +16,21 @@ import (
 	"time"
 
 	"parley/client/api"
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
 
-// script is a server whose answers the test writes. It issues the tokens token-1,
-// token-2, …, each of which lives for life seconds.
-type script struct {
-	*httptest.Server
-	mux    *http.ServeMux
-	tokens atomic.Int64
-	life   int
-}
+// script is a server whose answers the test writes.
+type script struct{ *clienttest.Server }
 
 func newScript(t *testing.T) *script {
 	t.Helper()
-	s := &script{mux: http.NewServeMux(), life: 900}
-	s.Server = httptest.NewServer(s.mux)
-	t.Cleanup(s.Close)
-	s.mux.HandleFunc("POST /oauth/token", func(w http.ResponseWriter, r *http.Request) {
-		if id, secret, ok := r.BasicAuth(); !ok || id != clientID.String() || secret != "a%2Bb" || r.FormValue("grant_type") != "client_credentials" {
-			answer(w, 401, api.TokenError{Error: "invalid_client", Description: "No.", Detail: "No.", Code: "invalid_client"})
-			return
-		}
-		answer(w, 200, api.Token{AccessToken: fmt.Sprintf("token-%d", s.tokens.Add(1)), TokenType: "Bearer", ExpiresIn: s.life, Scope: "org"})
-	})
-	return s
+	return &script{clienttest.New(t)}
 }
-
-var clientID = parley.NextID(parley.ClientID{}, time.UnixMilli(1), [10]byte{})
 
 func (s *script) client(t *testing.T, opts ...Option) *Session {
 	t.Helper()
-	opts = append([]Option{WithCredentials(Credentials{ClientID: clientID, ClientSecret: "a+b"}), WithRetries(4, time.Millisecond)}, opts...)
+	opts = append([]Option{WithCredentials(Credentials{ClientID: clienttest.ClientID, ClientSecret: clienttest.ClientSecret}), WithRetries(4, time.Millisecond)}, opts...)
 	c, err := New(s.URL+"/", opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -57,26 +39,16 @@ func (s *script) client(t *testing.T, opts ...Option) *Session {
 	return c
 }
 
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
-}
-
-func refuse(w http.ResponseWriter, status int, code string, extra map[string]any) {
-	answer(w, status, api.Error{Detail: "No.", Error: "SomeError", Code: code, RequestID: "req-1", Extra: extra})
-}
-
 func TestErrorsAreTyped(t *testing.T) {
 	s := newScript(t)
-	s.mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "7")
-		refuse(w, 409, "invalid_transition", map[string]any{"current_status": "open"})
+		clienttest.Refuse(w, 409, "invalid_transition", map[string]any{"current_status": "open"})
 	})
-	s.mux.HandleFunc("PATCH /org", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 422, api.Invalid{Detail: []api.FieldError{{Loc: []any{"body", "a", 0}, Msg: "Field required", Type: "missing"}}, Error: "validation_error", Code: "validation_error", RequestID: "req-2"})
+	s.Mux.HandleFunc("PATCH /org", func(w http.ResponseWriter, r *http.Request) {
+		clienttest.Answer(w, 422, api.Invalid{Detail: []api.FieldError{{Loc: []any{"body", "a", 0}, Msg: "Field required", Type: "missing"}}, Error: "validation_error", Code: "validation_error", RequestID: "req-2"})
 	})
-	s.mux.HandleFunc("GET /org/quotas", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
+	s.Mux.HandleFunc("GET /org/quotas", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
 	c := s.client(t)
 	_, err := c.Org.Get(t.Context())
 	var e *Error
@@ -100,11 +72,11 @@ func TestTokensAreSharedAndRenewed(t *testing.T) {
 	s := newScript(t)
 	var mu sync.Mutex
 	var used []string
-	s.mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		used = append(used, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		answer(w, 200, api.Org{Name: "acme"})
+		clienttest.Answer(w, 200, api.Org{Name: "acme"})
 	})
 	var now atomic.Int64
 	c := s.client(t, WithClock(func() time.Time { return time.Unix(now.Load(), 0) }))
@@ -117,7 +89,7 @@ func TestTokensAreSharedAndRenewed(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := s.tokens.Load(); got != 1 {
+	if got := s.Tokens.Load(); got != 1 {
 		t.Fatalf("20 calls asked for %d tokens", got)
 	}
 	for _, c2 := range []struct{ at, want int64 }{{839, 1}, {840, 2}} {
@@ -125,7 +97,7 @@ func TestTokensAreSharedAndRenewed(t *testing.T) {
 		if _, err := c.Org.Get(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.tokens.Load(); got != c2.want {
+		if got := s.Tokens.Load(); got != c2.want {
 			t.Fatalf("after %d s: %d tokens", c2.at, got)
 		}
 	}
@@ -138,13 +110,13 @@ func TestRefusedTokenIsReplacedOnce(t *testing.T) {
 	s := newScript(t)
 	var calls atomic.Int64
 	good := "token-2"
-	s.mux.HandleFunc("POST /agents", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("POST /agents", func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		if r.Header.Get("Authorization") != "Bearer "+good {
-			refuse(w, 401, "token_expired", nil)
+			clienttest.Refuse(w, 401, "token_expired", nil)
 			return
 		}
-		answer(w, 201, api.Agent{Name: "ann"})
+		clienttest.Answer(w, 201, api.Agent{Name: "ann"})
 	})
 	c := s.client(t)
 	if a, err := c.Agents.Create(t.Context(), api.CreateAgent{Name: "ann"}); err != nil || a.Name != "ann" || calls.Load() != 2 {
@@ -158,7 +130,7 @@ func TestRefusedTokenIsReplacedOnce(t *testing.T) {
 
 func TestWrongCredentials(t *testing.T) {
 	s := newScript(t)
-	c := s.client(t).Authenticated(Credentials{ClientID: clientID, ClientSecret: "wrong"})
+	c := s.client(t).Authenticated(Credentials{ClientID: clienttest.ClientID, ClientSecret: "wrong"})
 	if _, err := c.Org.Get(t.Context()); !errors.Is(err, InvalidClient) {
 		t.Fatal(err)
 	}
@@ -195,7 +167,7 @@ func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 func unavailable(code string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "0")
-		refuse(w, 503, code, nil)
+		clienttest.Refuse(w, 503, code, nil)
 	}
 }
 
@@ -209,11 +181,11 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 		"overloaded":      {unavailable("overloaded"), true, true, true},
 		"outcome unknown": {unavailable("outcome_unknown"), true, true, false},
 		"dropped":         {drop, true, true, false},
-		"internal":        {func(w http.ResponseWriter, r *http.Request) { refuse(w, 500, "internal", nil) }, false, false, false},
-		"rate limited":    {func(w http.ResponseWriter, r *http.Request) { refuse(w, 429, "rate_limited", nil) }, false, false, false},
+		"internal":        {func(w http.ResponseWriter, r *http.Request) { clienttest.Refuse(w, 500, "internal", nil) }, false, false, false},
+		"rate limited":    {func(w http.ResponseWriter, r *http.Request) { clienttest.Refuse(w, 429, "rate_limited", nil) }, false, false, false},
 		"patient": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "3600")
-			refuse(w, 503, "overloaded", nil)
+			clienttest.Refuse(w, 503, "overloaded", nil)
 		}, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,14 +193,14 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 			client := s.client(t)
 			ok := func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Idempotency-Replayed", "true")
-				answer(w, 200, map[string]any{})
+				clienttest.Answer(w, 200, map[string]any{})
 			}
 			send, _, keys := failing(3, c.fail, ok)
 			read, _, _ := failing(3, c.fail, ok)
 			create, creates, _ := failing(3, c.fail, ok)
-			s.mux.HandleFunc("POST /messages", send)
-			s.mux.HandleFunc("GET /org", read)
-			s.mux.HandleFunc("POST /agents", create)
+			s.Mux.HandleFunc("POST /messages", send)
+			s.Mux.HandleFunc("GET /org", read)
+			s.Mux.HandleFunc("POST /agents", create)
 			sent, err := client.Messages.Send(t.Context(), api.Send{})
 			if (err == nil) != c.send || (err == nil && !sent.Replayed) {
 				t.Errorf("send: %v", err)
@@ -249,12 +221,12 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 func TestRepeatsAreBounded(t *testing.T) {
 	s := newScript(t)
 	h, calls, _ := failing(1000, unavailable("overloaded"), nil)
-	s.mux.HandleFunc("GET /org", h)
+	s.Mux.HandleFunc("GET /org", h)
 	if _, err := s.client(t).Org.Get(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
 		t.Fatalf("%v after %d", err, calls.Load())
 	}
 	h, calls, _ = failing(1000, unavailable("overloaded"), nil)
-	s.mux.HandleFunc("GET /health", h)
+	s.Mux.HandleFunc("GET /health", h)
 	if _, err := s.client(t, WithRetries(1, 0)).Health(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 1 {
 		t.Fatalf("%v after %d", err, calls.Load())
 	}
@@ -264,7 +236,7 @@ func TestTokenFailureIsNotRepeatedTwice(t *testing.T) {
 	h, calls, _ := failing(1000, unavailable("overloaded"), nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /oauth/token", h)
-	s := &script{Server: httptest.NewServer(mux)}
+	s := &script{&clienttest.Server{Server: httptest.NewServer(mux)}}
 	t.Cleanup(s.Close)
 	if _, err := s.client(t).Org.Get(t.Context()); !errors.Is(err, Overloaded) || calls.Load() != 4 {
 		t.Fatalf("%v after %d", err, calls.Load())
@@ -273,8 +245,8 @@ func TestTokenFailureIsNotRepeatedTwice(t *testing.T) {
 
 func TestUnhealthyServerStillReports(t *testing.T) {
 	s := newScript(t)
-	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 503, api.Health{Status: "failing", Checks: map[string]string{"disk": "stalled"}})
+	s.Mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		clienttest.Answer(w, 503, api.Health{Status: "failing", Checks: map[string]string{"disk": "stalled"}})
 	})
 	h, err := s.client(t).Health(t.Context())
 	var e *Error
@@ -287,10 +259,10 @@ func TestSendRequest(t *testing.T) {
 	s := newScript(t)
 	var got *http.Request
 	var body string
-	s.mux.HandleFunc("POST /messages/sync", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("POST /messages/sync", func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		got, body = r, string(b)
-		answer(w, 200, api.SyncResult{Status: api.SyncTimeout, Message: api.Message{Metadata: api.Object("{}")}})
+		clienttest.Answer(w, 200, api.SyncResult{Status: api.SyncTimeout, Message: api.Message{Metadata: api.Object("{}")}})
 	})
 	c := s.client(t, WithBrand("acme"))
 	in := api.Sync{Send: api.Send{IdempotencyKey: "k", ActingAgent: "ann", Type: "a.b.c", EncryptedPayload: "AA", ToHandle: new("bob@x.localhost"), Metadata: api.Object(`{"n":1}`)}, TimeoutMS: 1500}
@@ -313,7 +285,7 @@ func TestSendRequest(t *testing.T) {
 func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	s := newScript(t)
 	var asked []string
-	s.mux.HandleFunc("GET /agents/{id}/messages", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("GET /agents/{id}/messages", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		page := api.Page[api.Message]{Items: []api.Message{{Type: "a"}, {Type: "b"}}, NextCursor: new("two +"), HasMore: true}
 		if r.FormValue("cursor") == "two +" { // a short page that is not the last
@@ -322,7 +294,7 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 		if r.FormValue("cursor") == "3" { // a cursor that leads to itself
 			page = api.Page[api.Message]{Items: []api.Message{{Type: "c"}}, NextCursor: new("3")}
 		}
-		answer(w, 200, page)
+		clienttest.Answer(w, 200, page)
 	})
 	c := s.client(t)
 	var types string
@@ -346,22 +318,22 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 func TestRegisterSolvesTheChallenge(t *testing.T) {
 	s := newScript(t)
 	challenge, rounds := strings.Repeat("ab", 16), 0
-	s.mux.HandleFunc("POST /auth/register", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 201, api.Challenge{ChallengeID: "a sealed challenge", Algorithm: "sha256-hashcash", Challenge: challenge, Difficulty: 12})
+	s.Mux.HandleFunc("POST /auth/register", func(w http.ResponseWriter, r *http.Request) {
+		clienttest.Answer(w, 201, api.Challenge{ChallengeID: "a sealed challenge", Algorithm: "sha256-hashcash", Challenge: challenge, Difficulty: 12})
 	})
-	s.mux.HandleFunc("POST /auth/register/solve", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("POST /auth/register/solve", func(w http.ResponseWriter, r *http.Request) {
 		var in api.Solve
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		sum := sha256.Sum256([]byte(challenge + ":" + in.Nonce))
 		if rounds++; rounds == 1 {
-			refuse(w, 410, "challenge_expired", nil)
+			clienttest.Refuse(w, 410, "challenge_expired", nil)
 			return
 		}
 		if sum[0] != 0 || sum[1]>>4 != 0 || len(in.Nonce) > parley.NonceMax {
-			refuse(w, 400, "pow_invalid", nil)
+			clienttest.Refuse(w, 400, "pow_invalid", nil)
 			return
 		}
-		answer(w, 201, Credentials{OrgSlug: "acme", ClientSecret: "s"})
+		clienttest.Answer(w, 201, Credentials{OrgSlug: "acme", ClientSecret: "s"})
 	})
 	c, err := New(s.URL)
 	if err != nil {

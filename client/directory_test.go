@@ -7,28 +7,29 @@ import (
 	"testing"
 
 	"parley/client/api"
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
 
 // TestDirectory checks what the client sends and reads, on a server with another brand.
 func TestDirectory(t *testing.T) {
-	id, org, yes := parley.AgentID(clientID), parley.OrgID(clientID), true
+	id, org, yes := parley.AgentID(clienttest.ClientID), parley.OrgID(clienttest.ClientID), true
 	s := newScript(t)
 	var asked []string
-	s.mux.HandleFunc("/directory/", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("/directory/", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+" "+r.URL.Query().Encode())
 		switch r.URL.Path {
 		case "/directory/categories":
-			answer(w, 200, json.RawMessage(`[{"name":"office","count":2}]`))
+			clienttest.Answer(w, 200, json.RawMessage(`[{"name":"office","count":2}]`))
 		case "/directory/agents":
 			if r.URL.Query().Get("cursor") == "" {
-				answer(w, 200, json.RawMessage(`{"items":[{"name":"a","handle":"a@x","score":1}],"next_cursor":"c","has_more":true,"search_mode":["text"],"total":2}`))
+				clienttest.Answer(w, 200, json.RawMessage(`{"items":[{"name":"a","handle":"a@x","score":1}],"next_cursor":"c","has_more":true,"search_mode":["text"],"total":2}`))
 				return
 			}
-			answer(w, 200, json.RawMessage(`{"items":[{"name":"b"}],"next_cursor":null,"has_more":false,"search_mode":["text"],"total":2}`))
+			clienttest.Answer(w, 200, json.RawMessage(`{"items":[{"name":"b"}],"next_cursor":null,"has_more":false,"search_mode":["text"],"total":2}`))
 		default:
 			shown, _ := json.Marshal(api.ListedAgent{Card: api.Card{ID: id, Extension: api.CardExtension{Categories: []string{"office"}}}})
-			answer(w, 200, json.RawMessage(api.Rebrand(shown, "svc", "acme")))
+			clienttest.Answer(w, 200, json.RawMessage(api.Rebrand(shown, "svc", "acme")))
 		}
 	})
 	c := s.client(t, WithBrand("acme"))

@@ -5,8 +5,8 @@
 //	c, err := client.New("http://127.0.0.1:8080")
 //	credentials, err := c.Register(ctx, api.Register{Email: "a@b.example", OrgSlug: "acme"})
 //	c = c.Authenticated(*credentials)
-//	ring, err := client.CreateKeyRing("keys/ann.json")
-//	ann, err := c.NewAgent(ctx, api.CreateAgent{Name: "ann"}, ring)
+//	ring, err := e2ee.CreateKeyRing("keys/ann.json")
+//	ann, err := e2ee.NewAgent(ctx, c, api.CreateAgent{Name: "ann"}, ring)
 //	sent, err := ann.SendSealed(ctx, "bob@other.localhost", []byte(`{"hello":1}`), "svc.v1.dm")
 //
 // A group message is sealed once for all members, with a key that the sender

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"time"
 
 	"parley/client"
 	"parley/client/api"
@@ -121,33 +120,5 @@ func ExampleGroups_Create() {
 	fmt.Println(errors.Is(err, client.NotAdmin))
 	// Output:
 	// #board@acme.example closed
-	// true
-}
-
-// A receiver checks the signatures and the age of a delivery before it reads the body.
-func ExampleOpenDelivery() {
-	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	body := []byte(`{"test": 2432232314}`)
-	head := http.Header{
-		"Webhook-Id": {"msg_p5jXN8AQM9LWM0D4loKWxJek"}, "Webhook-Timestamp": {"1614265330"},
-		"Webhook-Signature": {"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
-		"X-Svc-Signature":   {"sha256=80ec8a89ce3cd22133a1066caecb4d04fea7467657c8514d717ec42c38a5c94c"},
-	}
-	now := time.Unix(1614265340, 0)
-
-	delivery, err := client.OpenDelivery(secret, "svc", head, body, now)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(delivery.ID)
-
-	_, err = client.OpenDelivery(secret, "svc", head, []byte(`{"test": 0}`), now)
-	fmt.Println(errors.Is(err, client.ErrDeliverySignature))
-	_, err = client.OpenDelivery(secret, "svc", head, body, now.Add(time.Hour))
-	fmt.Println(errors.Is(err, client.ErrDeliveryStale))
-	// Output:
-	// msg_p5jXN8AQM9LWM0D4loKWxJek
-	// true
 	// true
 }

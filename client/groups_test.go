@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"parley/client/api"
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
+
+var circle = parley.GroupID{1, 0x93, 0x2f, 0, 0, 0, 0x70, 4, 0x80, 0, 0, 0, 0, 0, 0, 0xc}
 
 // TestGroupCalls: each call sends the request that the API describes, for the given
 // agent.
@@ -84,13 +87,13 @@ func TestGroupCalls(t *testing.T) {
 	}
 	s := newScript(t)
 	var got string
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		got = heard(r)
 		if r.Method == http.MethodDelete {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		answer(w, 200, json.RawMessage(map[bool]string{true: "[]", false: "{}"}[r.URL.Path == "/groups/invites"]))
+		clienttest.Answer(w, 200, json.RawMessage(map[bool]string{true: "[]", false: "{}"}[r.URL.Path == "/groups/invites"]))
 	})
 	c := s.client(t)
 	for name, k := range calls {
@@ -123,15 +126,15 @@ func TestGroupPagesAreWalked(t *testing.T) {
 	page := func(w http.ResponseWriter, r *http.Request) {
 		switch r.FormValue("cursor") {
 		case "":
-			answer(w, 200, json.RawMessage(`{"items":[{}],"next_cursor":"2","has_more":true}`))
+			clienttest.Answer(w, 200, json.RawMessage(`{"items":[{}],"next_cursor":"2","has_more":true}`))
 		case "2":
-			answer(w, 200, json.RawMessage(`{"items":[{},{}],"next_cursor":null,"has_more":false}`))
+			clienttest.Answer(w, 200, json.RawMessage(`{"items":[{},{}],"next_cursor":null,"has_more":false}`))
 		default:
-			refuse(w, 400, "invalid_cursor", nil)
+			clienttest.Refuse(w, 400, "invalid_cursor", nil)
 		}
 	}
 	for _, path := range []string{"/groups", "/groups/{id}/members", "/groups/{id}/requests", "/directory/groups"} {
-		s.mux.HandleFunc("GET "+path, page)
+		s.Mux.HandleFunc("GET "+path, page)
 	}
 	c := s.client(t)
 	counts := map[string]int{}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 
 	"parley/client/api"
 	"parley/client/parley"
@@ -11,13 +10,6 @@ import (
 // MLS makes the calls about key packages and MLS groups. The keys of MLS groups are not in
 // this package: the client in examples/mls-ts has them.
 type MLS struct{ s *Session }
-
-var (
-	// ErrMLSGroup means that a group takes MLS messages only, which an MLS client sends.
-	ErrMLSGroup = errors.New("the group has an MLS group: its broadcasts are MLS messages, which an MLS client sends (examples/mls-ts)")
-	// ErrMLSMessage means that a message is one of MLS, which an MLS client opens.
-	ErrMLSMessage = errors.New("the message is one of MLS: an MLS client opens it (examples/mls-ts)")
-)
 
 // PublishKeyPackages stores KeyPackages of the agent in.ID, which others can claim to add
 // it to an MLS group. It is safe to repeat: none is handed out twice.

@@ -11,14 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
 
 const agentText = "01932f00-0000-7001-8000-00000000000a"
 
 func agentA(t testing.TB) parley.AgentID {
-	ann, _, _ := cast(t)
-	return ann.AgentID()
+	t.Helper()
+	id, err := parley.ParseID[parley.AgentID](agentText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // streaming serves the given connections one after the other. Each gets the
@@ -26,24 +31,16 @@ func agentA(t testing.TB) parley.AgentID {
 func (s *script) streaming(t *testing.T, connections ...func(w http.ResponseWriter, lastID string)) *atomic.Int64 {
 	t.Helper()
 	n := new(atomic.Int64)
-	s.mux.HandleFunc("GET /agents/"+agentText+"/stream", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("GET /agents/"+agentText+"/stream", func(w http.ResponseWriter, r *http.Request) {
 		i := int(n.Add(1)) - 1
 		if i >= len(connections) {
-			open(w, "")
+			clienttest.OpenStream(w, "")
 			<-r.Context().Done()
 			return
 		}
 		connections[i](w, r.Header.Get("Last-Event-ID"))
 	})
 	return n
-}
-
-// open begins an event stream with the lines that the service sends first.
-func open(w http.ResponseWriter, first string) {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(w, "retry: 1\n: welcome\n\n"+first)
-	_ = http.NewResponseController(w).Flush()
 }
 
 func messageEvent(id string) string {
@@ -88,17 +85,20 @@ func TestStreamResumesWhereItStopped(t *testing.T) {
 	s.streaming(t,
 		func(w http.ResponseWriter, id string) {
 			note(id)
-			open(w, "id: 0\n\n"+messageEvent("1")+statusEvent+"event: message\nid: 2\ndata: {\"type\":\"half") // cut off inside an event
+			clienttest.OpenStream(w, "id: 0\n\n"+messageEvent("1")+statusEvent+"event: message\nid: 2\ndata: {\"type\":\"half") // cut off inside an event
 			panic(http.ErrAbortHandler)
 		},
 		func(w http.ResponseWriter, id string) { note(id); drop(nil, nil) },
 		func(w http.ResponseWriter, id string) { note(id); unavailable("overloaded")(w, nil) },
-		func(w http.ResponseWriter, id string) { note(id); refuse(w, 401, "token_expired", nil) },
+		func(w http.ResponseWriter, id string) { note(id); clienttest.Refuse(w, 401, "token_expired", nil) },
 		func(w http.ResponseWriter, id string) {
 			note(id)
-			open(w, "event: gap\ndata: {\"reason\":\"unknown\"}\n\n"+messageEvent("2")+"event: heartbeat\ndata: {\"timestamp\":\"2026-11-20T00:00:00Z\"}\n\n")
+			clienttest.OpenStream(w, "event: gap\ndata: {\"reason\":\"unknown\"}\n\n"+messageEvent("2")+"event: heartbeat\ndata: {\"timestamp\":\"2026-11-20T00:00:00Z\"}\n\n")
 		},
-		func(w http.ResponseWriter, id string) { note(id); open(w, "event: new\ndata: x\n\n"+messageEvent("3")) },
+		func(w http.ResponseWriter, id string) {
+			note(id)
+			clienttest.OpenStream(w, "event: new\ndata: x\n\n"+messageEvent("3"))
+		},
 	)
 	var positions []string
 	connects := 0
@@ -109,15 +109,15 @@ func TestStreamResumesWhereItStopped(t *testing.T) {
 	if want := "|1|1|1|1|2"; strings.Join(asked, "|") != want {
 		t.Errorf("resumed after %q, want %q", asked, want)
 	}
-	if strings.Join(positions, "|") != "0" || connects != 3 || s.tokens.Load() != 2 {
-		t.Errorf("positions %q, %d connects, %d tokens", positions, connects, s.tokens.Load())
+	if strings.Join(positions, "|") != "0" || connects != 3 || s.Tokens.Load() != 2 {
+		t.Errorf("positions %q, %d connects, %d tokens", positions, connects, s.Tokens.Load())
 	}
 }
 
 func TestStreamStartPosition(t *testing.T) {
 	s := newScript(t)
 	s.streaming(t, func(w http.ResponseWriter, id string) {
-		open(w, messageEvent(id+"+1")+"event: heartbeat\ndata: {\"timestamp\":\"2026-11-20T00:00:00Z\"}\n\n")
+		clienttest.OpenStream(w, messageEvent(id+"+1")+"event: heartbeat\ndata: {\"timestamp\":\"2026-11-20T00:00:00Z\"}\n\n")
 	})
 	if got := follow(t, s.client(t), 2, StreamOptions{LastEventID: "9", Heartbeats: true}); got != "t-9+1@9+1 beat@9+1" {
 		t.Fatal(got)
@@ -130,11 +130,13 @@ func TestStreamEndsOnPermanentErrors(t *testing.T) {
 		want   error
 		calls  int64
 	}{
-		"revoked":          {func(w http.ResponseWriter, _ string) { refuse(w, 410, "gone", nil) }, Gone, 1},
-		"not ours":         {func(w http.ResponseWriter, _ string) { refuse(w, 403, "not_owner", nil) }, NotOwner, 1},
-		"token refused":    {func(w http.ResponseWriter, _ string) { refuse(w, 401, "not_authenticated", nil) }, NotAuthenticated, 2},
-		"no stream":        {func(w http.ResponseWriter, _ string) { answer(w, 200, nil) }, ErrNotStream, 1},
-		"an endless event": {func(w http.ResponseWriter, _ string) { open(w, "data: "+strings.Repeat("x", eventBytesMax+1)) }, ErrEventTooLong, 1},
+		"revoked":       {func(w http.ResponseWriter, _ string) { clienttest.Refuse(w, 410, "gone", nil) }, Gone, 1},
+		"not ours":      {func(w http.ResponseWriter, _ string) { clienttest.Refuse(w, 403, "not_owner", nil) }, NotOwner, 1},
+		"token refused": {func(w http.ResponseWriter, _ string) { clienttest.Refuse(w, 401, "not_authenticated", nil) }, NotAuthenticated, 2},
+		"no stream":     {func(w http.ResponseWriter, _ string) { clienttest.Answer(w, 200, nil) }, ErrNotStream, 1},
+		"an endless event": {func(w http.ResponseWriter, _ string) {
+			clienttest.OpenStream(w, "data: "+strings.Repeat("x", eventBytesMax+1))
+		}, ErrEventTooLong, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
@@ -149,7 +151,9 @@ func TestStreamEndsOnPermanentErrors(t *testing.T) {
 		})
 	}
 	s := newScript(t)
-	s.streaming(t, func(w http.ResponseWriter, _ string) { open(w, "id: 5\nevent: message\ndata: {\"type\":5}\n\n") })
+	s.streaming(t, func(w http.ResponseWriter, _ string) {
+		clienttest.OpenStream(w, "id: 5\nevent: message\ndata: {\"type\":5}\n\n")
+	})
 	for e, err := range s.client(t).Messages.Stream(t.Context(), agentA(t), StreamOptions{}) {
 		if err == nil || e.LastEventID != "5" {
 			t.Fatalf("an event that cannot be decoded: %+v %v", e, err)
@@ -160,9 +164,9 @@ func TestStreamEndsOnPermanentErrors(t *testing.T) {
 func TestSilentStreamIsReplaced(t *testing.T) {
 	s := newScript(t)
 	calls := s.streaming(t, func(w http.ResponseWriter, _ string) {
-		open(w, messageEvent("1"))
+		clienttest.OpenStream(w, messageEvent("1"))
 		time.Sleep(500 * time.Millisecond)
-	}, func(w http.ResponseWriter, id string) { open(w, messageEvent("2")) })
+	}, func(w http.ResponseWriter, id string) { clienttest.OpenStream(w, messageEvent("2")) })
 	var causes []error
 	opts := StreamOptions{IdleTimeout: 50 * time.Millisecond, OnReconnect: func(cause error, _ time.Duration) { causes = append(causes, cause) }}
 	if got := follow(t, s.client(t), 2, opts); got != "t-1@1 t-2@2" {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"time"
+
+	"parley/client/secretfile"
 )
 
 // WithTokenFile stores the access token in a file, mode 0600, so that short-lived
@@ -42,7 +44,7 @@ func (c *Session) readToken() (saved savedToken, ok bool) {
 	if c.tokenFile == "" {
 		return saved, false
 	}
-	text, err := ReadPrivate(c.tokenFile)
+	text, err := secretfile.Read(c.tokenFile)
 	if err != nil || json.Unmarshal(text, &saved) != nil {
 		return savedToken{}, false
 	}
@@ -56,7 +58,7 @@ func (c *Session) saveToken(credentials Credentials, token string, renewAt time.
 	}
 	text, err := json.Marshal(savedToken{Version: 1, Server: c.base, ClientID: credentials.ClientID.String(), Token: token, RenewAt: renewAt.UTC()})
 	if err == nil {
-		_ = writePrivate(c.tokenFile, append(text, '\n'), os.Rename)
+		_ = secretfile.Replace(c.tokenFile, append(text, '\n'))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley/client/api"
+	"parley/client/clienttest"
 	"parley/client/parley"
 )
 
@@ -20,12 +21,12 @@ import (
 func keeping(t *testing.T, refused string) (s *script, path string) {
 	t.Helper()
 	s = newScript(t)
-	s.mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("GET /org", func(w http.ResponseWriter, r *http.Request) {
 		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); token == refused || refused == "all" {
-			refuse(w, 401, "not_authenticated", nil)
+			clienttest.Refuse(w, 401, "not_authenticated", nil)
 			return
 		}
-		answer(w, 200, api.Org{Name: "acme"})
+		clienttest.Answer(w, 200, api.Org{Name: "acme"})
 	})
 	return s, filepath.Join(t.TempDir(), "profile", "token.json")
 }
@@ -52,7 +53,7 @@ func TestTokenFileIsShared(t *testing.T) {
 			}
 			mustOrg(t, s.client(t, opts...))
 		}
-		if got := s.tokens.Load(); got != c.want {
+		if got := s.Tokens.Load(); got != c.want {
 			t.Errorf("with a file: %t; 5 programs requested %d tokens", c.file, got)
 		}
 		info, err := os.Stat(path)
@@ -98,10 +99,10 @@ func TestUnusableTokenFileIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustOrg(t, s.client(t, WithTokenFile(path), clock))
-		if got := s.tokens.Load(); got != 2 {
+		if got := s.Tokens.Load(); got != 2 {
 			t.Errorf("%s: %d tokens were requested, want 2", name, got)
 		}
-		if mustOrg(t, s.client(t, WithTokenFile(path), clock)); s.tokens.Load() != 2 {
+		if mustOrg(t, s.client(t, WithTokenFile(path), clock)); s.Tokens.Load() != 2 {
 			t.Errorf("%s: the file was not replaced", name)
 		}
 	}
@@ -113,12 +114,12 @@ func TestRefusedTokenLeavesTheFile(t *testing.T) {
 	s, path := keeping(t, "token-1")
 	mustOrg(t, s.client(t, WithTokenFile(path)))
 	mustOrg(t, s.client(t, WithTokenFile(path)))
-	if saved, ok := s.client(t, WithTokenFile(path)).readToken(); !ok || saved.Token != "token-2" || s.tokens.Load() != 2 {
-		t.Errorf("%d tokens, the file has %q", s.tokens.Load(), saved.Token)
+	if saved, ok := s.client(t, WithTokenFile(path)).readToken(); !ok || saved.Token != "token-2" || s.Tokens.Load() != 2 {
+		t.Errorf("%d tokens, the file has %q", s.Tokens.Load(), saved.Token)
 	}
 	s, path = keeping(t, "all")
-	if _, err := s.client(t, WithTokenFile(path)).Org.Get(t.Context()); !errors.Is(err, NotAuthenticated) || s.tokens.Load() != 2 {
-		t.Errorf("%v after %d tokens", err, s.tokens.Load())
+	if _, err := s.client(t, WithTokenFile(path)).Org.Get(t.Context()); !errors.Is(err, NotAuthenticated) || s.Tokens.Load() != 2 {
+		t.Errorf("%v after %d tokens", err, s.Tokens.Load())
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a refused token stays in the file: %v", err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"parley/actors/encoding"
-	"parley/client"
+	"parley/client/deliveries"
 	"parley/client/parley"
 	"parley/http/access"
 )
@@ -173,7 +173,7 @@ func TestWebhookDelivers(t *testing.T) {
 	sent := g.second.ask("POST", "/messages", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AAAA"}`).want(201)
 
 	got := to.next(t)
-	d, err := client.OpenDelivery(made.text("secret"), "svc", got.head, []byte(got.body), time.Now())
+	d, err := deliveries.Open(made.text("secret"), "svc", got.head, []byte(got.body), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestWebhookDelivers(t *testing.T) {
 	g.first.ask("POST", path+"/test", "").want(200).is(map[string]any{"event": "webhook.test", "message_id": nil})
 	got = to.next(t)
 	for _, secret := range []string{made.text("secret"), rotated.text("secret")} {
-		d, err := client.OpenDelivery(secret, "svc", got.head, []byte(got.body), time.Now())
+		d, err := deliveries.Open(secret, "svc", got.head, []byte(got.body), time.Now())
 		if err != nil || d.MessageID != nil || d.Event != "webhook.test" {
 			t.Errorf("after a rotation: %+v, %v", d, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"parley/bench/target"
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 )
 
@@ -24,7 +25,7 @@ const SetupCalls = 32
 type Deployment struct {
 	Base         string
 	Brand        string
-	Key          *client.KeyRing
+	Key          *e2ee.KeyRing
 	SendingOrg   *Org
 	ReceivingOrg *Org
 	Senders      []*Agent // of globex
@@ -61,7 +62,7 @@ func newDeployment(ctx context.Context, endpoint target.Endpoint, params Params)
 		return nil, err
 	}
 	w := &Deployment{Base: base, Brand: about.Brand}
-	if w.Key, err = client.GenerateKeyRing(); err != nil {
+	if w.Key, err = e2ee.GenerateKeyRing(); err != nil {
 		return nil, err
 	}
 	var suffix [3]byte

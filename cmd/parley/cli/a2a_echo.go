@@ -13,6 +13,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -69,7 +70,7 @@ func (c *a2aEchoCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // enableA2A returns the address of the agent at the bridge. An agent without a card gets
 // one.
-func enableA2A(ctx context.Context, agent *client.Agent) (endpoint string, err error) {
+func enableA2A(ctx context.Context, agent *e2ee.Agent) (endpoint string, err error) {
 	card, err := agent.Client.Agents.Card(ctx, agent.ID().String())
 	if errors.Is(err, client.NotFound) {
 		card, err = agent.Client.Agents.PutCard(ctx, api.PutCard{
@@ -88,7 +89,7 @@ func enableA2A(ctx context.Context, agent *client.Agent) (endpoint string, err e
 
 // echoer answers tasks.
 type echoer struct {
-	agent    *client.Agent
+	agent    *e2ee.Agent
 	std      *program.Streams
 	slots    chan struct{}
 	printing sync.Mutex
@@ -162,7 +163,7 @@ func (e *echoer) answer(ctx context.Context, m api.Message) {
 
 // echo is a message to answer.
 type echo struct {
-	agent *client.Agent
+	agent *e2ee.Agent
 	to    api.Message
 	// parts are nil if the message was sealed, and is answered sealed.
 	parts []client.A2APart

@@ -8,6 +8,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -291,8 +292,8 @@ func key(k *api.JWK) string {
 
 // pqLine returns the detail line of an agent's post-quantum key, which is too long to show.
 func pqLine(keys *api.AgentKeys) string {
-	line := "  pq          " + program.Printable(keys.PQPublicKey.Algorithm) + " key id " + client.PQKid(keys.PQPublicKey)
-	if client.HybridKey(keys) == nil {
+	line := "  pq          " + program.Printable(keys.PQPublicKey.Algorithm) + " key id " + e2ee.PQKid(keys.PQPublicKey)
+	if e2ee.HybridKey(keys) == nil {
 		line += " (not used: it is not an X-Wing key that contains the encryption key)"
 	}
 	return line

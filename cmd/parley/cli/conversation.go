@@ -6,6 +6,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -155,7 +156,7 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 
 // participating begins a session of a participant of the conversation: the agent that f
 // names, or else the first participant whose keys the profile has.
-func participating(ctx context.Context, f *profile.AgentFlags, id parley.ConversationID) (*client.Agent, error) {
+func participating(ctx context.Context, f *profile.AgentFlags, id parley.ConversationID) (*e2ee.Agent, error) {
 	from, _, err := f.Open()
 	if err != nil {
 		return nil, err

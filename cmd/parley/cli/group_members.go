@@ -7,6 +7,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -163,7 +164,7 @@ func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	return showBroadcast(ctx, std, agent, group, sent)
 }
 
-func showBroadcast(ctx context.Context, std *program.Streams, agent *client.Agent, group *api.Group, sent *client.SentBroadcast) error {
+func showBroadcast(ctx context.Context, std *program.Streams, agent *e2ee.Agent, group *api.Group, sent *e2ee.SentBroadcast) error {
 	if std.JSON {
 		own, err := showOwn(ctx, agent, &sent.SentMessage)
 		if err != nil {
@@ -199,7 +200,7 @@ func showBroadcast(ctx context.Context, std *program.Streams, agent *client.Agen
 }
 
 // answerKeyRequests sends members the keys that they have requested.
-func answerKeyRequests(ctx context.Context, std *program.Streams, agent *client.Agent) error {
+func answerKeyRequests(ctx context.Context, std *program.Streams, agent *e2ee.Agent) error {
 	kind := agent.Client.MessageType("sender_key_request")
 	page, err := agent.Client.Messages.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -39,7 +40,7 @@ type shownKeys struct {
 	// State is bound, unbound or broken.
 	State string `json:"state"`
 	// Pinned is the profile's pin of the agent; null before first contact.
-	Pinned *client.Pin `json:"pinned"`
+	Pinned *e2ee.Pin `json:"pinned"`
 	// Own reports whether the published keys are those of the profile's key ring for the
 	// agent; null if the profile has no key ring for it.
 	Own *bool `json:"published_keys_are_own"`
@@ -74,7 +75,7 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	if keys.KeyBinding != nil {
 		out.State = keysBroken
-		if client.VerifyBinding(from.Brand(), keys) {
+		if e2ee.VerifyBinding(from.Brand(), keys) {
 			out.State = keysBound
 		}
 	}
@@ -97,9 +98,9 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // compare compares the published keys with the profile's pins and key rings. It returns
 // the agent's own key ring, or nil if the profile has none.
-func (c *KeyShowCmd) compare(ctx context.Context, from *client.Session, directory string, out *shownKeys) (own *client.KeyRing, err error) {
-	var changed *client.KeyChangedError
-	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
+func (c *KeyShowCmd) compare(ctx context.Context, from *client.Session, directory string, out *shownKeys) (own *e2ee.KeyRing, err error) {
+	var changed *e2ee.KeyChangedError
+	pin, err := e2ee.CheckKeys(ctx, from, e2ee.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
 	if err != nil && !errors.As(err, &changed) {
 		return nil, err
 	}
@@ -124,11 +125,11 @@ func (c *KeyShowCmd) compare(ctx context.Context, from *client.Session, director
 // itself.
 func describe(key *api.JWK) (words, kid string, err error) {
 	if key == nil {
-		return "", "", client.ErrKeysIncomplete
+		return "", "", e2ee.ErrKeysIncomplete
 	}
 	raw, err := key.Raw(key.Curve)
 	if err != nil {
-		return "", "", fmt.Errorf("%w: %w", client.ErrKeysIncomplete, err)
+		return "", "", fmt.Errorf("%w: %w", e2ee.ErrKeysIncomplete, err)
 	}
 	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
 }
@@ -237,7 +238,7 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, was, err := from.RestoreKeys(ctx, ring)
+	agent, was, err := e2ee.RestoreKeys(ctx, from, ring)
 	if err != nil {
 		return err
 	}
@@ -255,7 +256,7 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	if std.JSON {
 		return std.Value(restoredKeys{Agent: record, Replaced: replaced(was)})
 	}
-	if was == (client.Restored{}) {
+	if was == (e2ee.Restored{}) {
 		return std.Say("nothing was replaced: the published keys of %s are the key ring's\n%s", program.Text(record.Handle), agentDetails(record))
 	}
 	return std.Say("replaced the published keys (%s) of %s by the key ring's\n%s\nSomebody used the organization's credentials to publish the others: replace the credentials too.",
@@ -269,7 +270,7 @@ type restoredKeys struct {
 	Replaced []string `json:"replaced"`
 }
 
-func replaced(was client.Restored) []string {
+func replaced(was e2ee.Restored) []string {
 	keys := []string{}
 	if was.Signing {
 		keys = append(keys, "signing")
@@ -284,7 +285,7 @@ func replaced(was client.Restored) []string {
 }
 
 // unbound returns the pins of those agents among ids whose keys have no binding.
-func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
+func unbound(agent *e2ee.Agent, ids ...parley.AgentID) (found []*e2ee.Pin) {
 	for _, id := range ids {
 		if pin, err := agent.Pins().FindAgent(agent.Client.BaseURL(), id); err == nil && pin != nil && !pin.Bound() {
 			found = append(found, pin)
@@ -295,7 +296,7 @@ func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 
 // noteUnbound warns about each of the agents whose encryption key is linked to it by the
 // server's word alone.
-func noteUnbound(std *program.Streams, agent *client.Agent, ids ...parley.AgentID) {
+func noteUnbound(std *program.Streams, agent *e2ee.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {
 		std.Note("the keys of %s are unbound: only the server vouches that the encryption key belongs to this agent", program.Printable(pin.Handle))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/cmd/parley/program"
 )
 
@@ -38,7 +39,7 @@ func (k *formerKey) String() string {
 // formerKids returns the ids of an agent's former keys, newest first, from its bindings
 // and from the profile's key ring and pin of the agent. The server does not list keys
 // that were never bound.
-func formerKids(ctx context.Context, from *client.Session, out *shownKeys, ring *client.KeyRing) ([]string, error) {
+func formerKids(ctx context.Context, from *client.Session, out *shownKeys, ring *e2ee.KeyRing) ([]string, error) {
 	bindings, err := from.Keys.Bindings(ctx, out.AgentID.String())
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func formerKids(ctx context.Context, from *client.Session, out *shownKeys, ring 
 // former returns the server's records of an agent's former keys, newest first, and the
 // number of older ones that it left out. It skips keys that the server does not know for
 // the agent.
-func former(ctx context.Context, from *client.Session, out *shownKeys, ring *client.KeyRing) (found []formerKey, older int, err error) {
+func former(ctx context.Context, from *client.Session, out *shownKeys, ring *e2ee.KeyRing) (found []formerKey, older int, err error) {
 	kids, err := formerKids(ctx, from, out, ring)
 	if err != nil {
 		return nil, 0, err

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
@@ -49,9 +49,9 @@ type openedMessage struct {
 // show opens the message with the agent's keys and verifies its sender. If the message
 // cannot be opened, the result says so. If the sender's keys cannot be fetched, show
 // returns an error, because that says nothing about the message.
-func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessage, error) {
-	var opened *client.Opened
-	var news *client.KeyExchange
+func show(ctx context.Context, agent *e2ee.Agent, m api.Message) (*openedMessage, error) {
+	var opened *e2ee.Opened
+	var news *e2ee.KeyExchange
 	var err error
 	if agent.IsKeyExchange(m) {
 		news, err = agent.HandleKeyExchange(ctx, m)
@@ -64,8 +64,8 @@ func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessa
 	return showOpened(m, opened, news, err), nil
 }
 
-func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *openedMessage {
-	s := &openedMessage{Message: m, PostQuantum: client.SealedHybrid(m)}
+func showOpened(m api.Message, opened *e2ee.Opened, news *e2ee.KeyExchange, err error) *openedMessage {
+	s := &openedMessage{Message: m, PostQuantum: e2ee.SealedHybrid(m)}
 	if err != nil {
 		if text, ok := cleartextOf(m); ok {
 			s.CleartextOverA2A, s.Payload = true, &text

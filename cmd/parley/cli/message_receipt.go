@@ -12,6 +12,7 @@ import (
 	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
+	"parley/client/receipts"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 )
@@ -72,7 +73,7 @@ type receiptVerifyCmd struct {
 
 // checkedReceipt is the output of receipt verify --json.
 type checkedReceipt struct {
-	*client.VerifiedReceipt
+	*receipts.Verified
 	// PayloadMatches is null if no payload was given.
 	PayloadMatches *bool `json:"payload_matches"`
 }
@@ -87,11 +88,11 @@ func (c *receiptVerifyCmd) Run(ctx context.Context, std *program.Streams) error 
 	if err != nil {
 		return err
 	}
-	verified, err := client.VerifyReceipt(receiptIn(text), keys)
+	verified, err := receipts.Verify(receiptIn(text), keys)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	out := checkedReceipt{VerifiedReceipt: verified}
+	out := checkedReceipt{Verified: verified}
 	if c.Payload != "" {
 		payload, err := readSmall(c.Payload)
 		if err != nil {

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 )
 
 // TestShownVerdict: the text beside a message states what its signature does not prove.
 func TestShownVerdict(t *testing.T) {
-	for want, opened := range map[string]*client.Opened{
+	for want, opened := range map[string]*e2ee.Opened{
 		"verified":             {},
 		"verified, former key": {FormerKey: true},
 	} {
@@ -19,13 +19,13 @@ func TestShownVerdict(t *testing.T) {
 		if first, _, _ := strings.Cut(s.String(), "\n"); !s.Verified || !strings.HasSuffix(first, "  "+want) {
 			t.Errorf("%q, want %s", first, want)
 		}
-		exchanged := showOpened(api.Message{}, nil, &client.KeyExchange{FormerKey: opened.FormerKey}, nil)
+		exchanged := showOpened(api.Message{}, nil, &e2ee.KeyExchange{FormerKey: opened.FormerKey}, nil)
 		if exchanged.verdict() != want {
 			t.Errorf("a key exchange: %s, want %s", exchanged.verdict(), want)
 		}
 	}
-	refused := showOpened(api.Message{}, nil, nil, client.ErrKeyReplaced)
-	if refused.Verified || refused.verdict() != "NOT verified" || refused.Payload != nil || *refused.OpenError != client.ErrKeyReplaced.Error() {
+	refused := showOpened(api.Message{}, nil, nil, e2ee.ErrKeyReplaced)
+	if refused.Verified || refused.verdict() != "NOT verified" || refused.Payload != nil || *refused.OpenError != e2ee.ErrKeyReplaced.Error() {
 		t.Errorf("%s", refused)
 	}
 }
@@ -41,7 +41,7 @@ func TestShownCleartext(t *testing.T) {
 		{`{"provenance":{"via":"a2a"},"a2a":{"parts":[{"text":"Hi."}]}}`, long, ""},
 		{`{"provenance":{"via":"api"},"a2a":{"cleartext":true,"parts":[{"text":"Hi."}]}}`, long, ""},
 	} {
-		s := showOpened(api.Message{Metadata: []byte(c.metadata), EncryptedPayload: c.payload}, nil, nil, client.ErrKeyReplaced)
+		s := showOpened(api.Message{Metadata: []byte(c.metadata), EncryptedPayload: c.payload}, nil, nil, e2ee.ErrKeyReplaced)
 		switch {
 		case s.Verified, (s.Payload != nil) != (c.want != ""), s.CleartextOverA2A != (c.want != ""), (s.OpenError == nil) != (c.want != ""):
 			t.Errorf("%s is shown as %+v", c.metadata, s)

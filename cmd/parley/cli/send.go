@@ -12,6 +12,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -33,14 +34,14 @@ func payload(std *program.Streams, text string) ([]byte, error) {
 	if program.IsTerminal(std.In) {
 		std.Note("reading the message from standard input; end with Ctrl-D")
 	}
-	body, err := io.ReadAll(io.LimitReader(std.In, client.PayloadBytesMax+1))
+	body, err := io.ReadAll(io.LimitReader(std.In, e2ee.PayloadBytesMax+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(body) == 0:
 		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the message is empty")}
-	case len(body) > client.PayloadBytesMax:
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than the limit of %d bytes", client.PayloadBytesMax)}
+	case len(body) > e2ee.PayloadBytesMax:
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than the limit of %d bytes", e2ee.PayloadBytesMax)}
 	}
 	return body, nil
 }
@@ -138,7 +139,7 @@ type syncResult struct {
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
 
-func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *client.Agent, result *api.SyncResult) error {
+func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *e2ee.Agent, result *api.SyncResult) error {
 	message, err := show(ctx, agent, result.Message)
 	if err != nil {
 		return err
@@ -170,7 +171,7 @@ func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *c
 }
 
 // showOwn opens the sender's own copy of a sent message.
-func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage) (*openedMessage, error) {
+func showOwn(ctx context.Context, agent *e2ee.Agent, sent *client.SentMessage) (*openedMessage, error) {
 	s, err := show(ctx, agent, sent.Message)
 	if err == nil {
 		s.Replayed = &sent.Replayed
@@ -179,7 +180,7 @@ func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage)
 	return s, err
 }
 
-func showSent(ctx context.Context, std *program.Streams, agent *client.Agent, sent *client.SentMessage) error {
+func showSent(ctx context.Context, std *program.Streams, agent *e2ee.Agent, sent *client.SentMessage) error {
 	if std.JSON {
 		s, err := showOwn(ctx, agent, sent)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/keylog"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -43,7 +44,7 @@ type verifiedKeys struct {
 // verifiedLog is the key log as it was verified. Two people who compare size and root hash
 // see whether the server shows them the same log.
 type verifiedLog struct {
-	client.KeyLogTree
+	keylog.Tree
 	// Entries is how many entries the agent has, Index the place of the newest one.
 	Entries int `json:"entries"`
 	Index   int `json:"index"`
@@ -82,7 +83,7 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	out.Differences = append(out.Differences, found.Differences(h)...)
-	if out.KeyLog, err = c.verifyLog(ctx, from, h, found.Keys); errors.Is(err, client.ErrKeyLogFork) || errors.Is(err, client.ErrNotLogged) {
+	if out.KeyLog, err = c.verifyLog(ctx, from, h, found.Keys); errors.Is(err, keylog.ErrFork) || errors.Is(err, keylog.ErrNotLogged) {
 		out.Differences = append(out.Differences, err.Error())
 	} else if err != nil {
 		return err
@@ -105,8 +106,8 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h p
 	if err != nil {
 		return nil, err
 	}
-	var seen *client.KeyLogTree
-	logs, remember := client.OpenSeenKeyLogs(filepath.Join(directory, profile.KeysDirectory)), false
+	var seen *keylog.Tree
+	logs, remember := keylog.OpenSeen(filepath.Join(directory, profile.KeysDirectory)), false
 	if _, missing := os.Stat(directory); missing == nil {
 		remember = true
 		if seen, err = logs.Find(from.BaseURL()); err != nil {
@@ -120,7 +121,7 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h p
 	if c.AcceptLog {
 		seen = nil
 	}
-	logged, failed := from.KeyLog.Check(ctx, h, keys, seen)
+	logged, failed := keylog.Check(ctx, from, h, keys, seen)
 	if logged == nil {
 		return nil, failed
 	}
@@ -133,7 +134,7 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h p
 		return nil, failed
 	}
 	newest := logged.Entries[len(logged.Entries)-1]
-	out.KeyLogTree, out.Entries, out.Index, out.Since = logged.Tree, len(logged.Entries), *newest.Index, newest.At
+	out.Tree, out.Entries, out.Index, out.Since = logged.Tree, len(logged.Entries), *newest.Index, newest.At
 	return out, nil
 }
 

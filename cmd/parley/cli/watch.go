@@ -8,6 +8,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -69,7 +70,7 @@ func (c *WatchCmd) Run(ctx context.Context, std *program.Streams) error {
 	return err
 }
 
-func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *client.Agent) error {
+func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *e2ee.Agent) error {
 	options := client.StreamOptions{
 		LastEventID: c.After,
 		Heartbeats:  c.Heartbeats,
@@ -94,7 +95,7 @@ func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *clie
 			return err
 		}
 		// A message that waits for its key is delivered again later.
-		if event.Message != nil && !exchange && !errors.Is(event.OpenError, client.ErrNoSenderKey) {
+		if event.Message != nil && !exchange && !errors.Is(event.OpenError, e2ee.ErrNoSenderKey) {
 			messages++
 		}
 		if c.Count > 0 && messages >= c.Count {
@@ -104,7 +105,7 @@ func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *clie
 	return nil
 }
 
-func (c *WatchCmd) tell(std *program.Streams, in client.Incoming) error {
+func (c *WatchCmd) tell(std *program.Streams, in e2ee.Incoming) error {
 	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Late: in.Late}
 	if in.Message != nil {
 		line.Message = showOpened(*in.Message, in.Opened, in.KeyExchange, in.OpenError)

@@ -12,6 +12,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/deliveries"
 	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
@@ -178,7 +179,7 @@ func (e *deliveryReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	told := receivedDelivery{ID: r.Header.Get("Webhook-Id")}
 	w.Header().Set("Content-Length", "0")
-	d, err := client.OpenDelivery(e.secret, e.brand, r.Header, body, time.Now())
+	d, err := deliveries.Open(e.secret, e.brand, r.Header, body, time.Now())
 	if err != nil {
 		told.Error = err.Error()
 		w.WriteHeader(http.StatusUnauthorized)

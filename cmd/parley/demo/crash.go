@@ -8,6 +8,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 )
@@ -55,7 +56,7 @@ func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *
 	s.check(string(opened.Payload) == lastText, "the newest is the one that Alice sent last: “%s”", opened.Payload)
 
 	s.stream = must(listen(s.ctx, s.bob, lastSeen))
-	resumed := must(s.stream.next("an event", func(client.Incoming) bool { return true }))
+	resumed := must(s.stream.next("an event", func(e2ee.Incoming) bool { return true }))
 	s.check(resumed.Message != nil && resumed.Message.ID == missed.ID, "his stream resumes after the last event he received, with the message he missed")
 	again := s.send(keyedText, under(demoKey))
 	s.check(again.Replayed && again.ID == s.keyed.ID, "the idempotency key used before the crash still returns the same message")

@@ -10,6 +10,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -30,10 +31,10 @@ type story struct {
 	url    string
 	server *child // nil with --url
 
-	alice, bob *client.Agent
+	alice, bob *e2ee.Agent
 	stream     *eventStream // Bob's open event stream
 
-	carol *client.Agent
+	carol *e2ee.Agent
 	group *api.Group // its members are all three agents
 
 	greeting *client.SentMessage // Alice's first message

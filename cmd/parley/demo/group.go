@@ -5,6 +5,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 )
 
 const (
@@ -33,7 +34,7 @@ func (s *story) groupVotes() {
 	s.quote("carol", note)
 	request := applied.Request
 	s.check(request != nil && request.Approvals != nil && *request.ApprovalsNeeded == 2, "Carol, of a third organization, asks to join: %s, %d of %d approvals", applied.Status, *request.Approvals, *request.ApprovalsNeeded)
-	vote := func(by *client.Agent) (*api.VoteResult, error) {
+	vote := func(by *e2ee.Agent) (*api.VoteResult, error) {
 		return by.Client.Groups.Vote(s.ctx, api.Vote{ID: s.group.ID, RequestID: request.ID, ActingAgent: by.ID().String(), Vote: api.Approve})
 	}
 	_, err := vote(s.carol)
@@ -73,17 +74,17 @@ func (s *story) groupBroadcasts() {
 	must(0, bobs.OpenError)
 	s.check(string(bobs.Opened.Payload) == closedText, "Bob decrypts the message")
 	_, err := s.carol.OpenMessage(s.ctx, *bobs.Message)
-	s.check(errors.Is(err, client.ErrNoSenderKey), "Carol cannot decrypt it with any key she has")
+	s.check(errors.Is(err, e2ee.ErrNoSenderKey), "Carol cannot decrypt it with any key she has")
 }
 
 // broadcast sends a text from Alice to the group.
-func (s *story) broadcast(text string) *client.SentBroadcast {
+func (s *story) broadcast(text string) *e2ee.SentBroadcast {
 	return must(s.alice.Broadcast(s.ctx, s.group, []byte(text), s.alice.Client.MessageType("dm"), plainText))
 }
 
 // nextBroadcast returns the next message to the group on Bob's stream.
-func (s *story) nextBroadcast() client.Incoming {
-	return must(s.stream.next("a message to the group", func(in client.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil }))
+func (s *story) nextBroadcast() e2ee.Incoming {
+	return must(s.stream.next("a message to the group", func(in e2ee.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil }))
 }
 
 // carolsCopy returns the newest message to the group in Carol's inbox.

@@ -12,6 +12,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -55,14 +56,14 @@ func (s *story) agentsAppear() {
 	s.title("Each organization creates an agent, whose private keys stay on this machine")
 	s.alice, s.bob = s.create("acme", "alice"), s.create("globex", "bob")
 	private := true
-	for _, agent := range []*client.Agent{s.alice, s.bob} {
+	for _, agent := range []*e2ee.Agent{s.alice, s.bob} {
 		private = private && must(os.Stat(agent.Keys.Path())).Mode().Perm() == 0o600
 	}
 	s.check(private, "the private keys are in files that only this user can read (mode 600)")
 }
 
 // create creates an agent of an organization and stores its keys in the profile.
-func (s *story) create(organization, name string) *client.Agent {
+func (s *story) create(organization, name string) *e2ee.Agent {
 	c, directory, err := s.profile(organization).Open()
 	must(0, err)
 	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}, false))
@@ -85,9 +86,9 @@ func (s *story) aliceWrites() {
 
 	sealed := must(base64.RawURLEncoding.DecodeString(heard.Message.EncryptedPayload))
 	s.check(!bytes.Contains(sealed, []byte("crates")), "the server saw %d bytes of ciphertext, not the text", len(sealed))
-	stranger := must(client.GenerateKeyRing())
-	_, err := client.Open(stranger, s.alice.ID(), heard.Message.EncryptedPayload, nil)
-	s.check(errors.Is(err, client.ErrCannotOpen), "another key cannot decrypt it")
+	stranger := must(e2ee.GenerateKeyRing())
+	_, err := e2ee.Open(stranger, s.alice.ID(), heard.Message.EncryptedPayload, nil)
+	s.check(errors.Is(err, e2ee.ErrCannotOpen), "another key cannot decrypt it")
 	must(0, heard.OpenError)
 	s.check(string(heard.Opened.Payload) == greetingText, "Bob's key decrypts it to the exact text")
 	s.check(heard.Opened.SenderKid == s.alice.Keys.SigningKey().Kid, "the signature inside matches Alice's published key %s…", heard.Opened.SenderKid[:8])
@@ -162,7 +163,7 @@ func (s *story) statusMoves() {
 		}
 		return seen
 	}
-	must(s.stream.next("the last status", func(client.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
+	must(s.stream.next("the last status", func(e2ee.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
 	want := append([]string{api.Open}, moves...)
 	s.check(slices.Equal(statuses(), want), "Bob's stream reported every change: %s", strings.Join(statuses(), ", "))
 }

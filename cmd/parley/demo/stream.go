@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"parley/client"
+	"parley/client/e2ee"
 )
 
 // eventStream is an agent's open event stream, read one event at a time.
 type eventStream struct {
-	events chan client.Incoming
+	events chan e2ee.Incoming
 	failed chan error
 	cancel context.CancelFunc
 	ended  chan struct{}
 	// heard holds all events read so far; lastID is the id to resume after them.
-	heard  []client.Incoming
+	heard  []e2ee.Incoming
 	lastID string
 }
 
 // listen opens the agent's stream after lastID and returns once the server has
 // accepted it.
-func listen(ctx context.Context, agent *client.Agent, lastID string) (*eventStream, error) {
+func listen(ctx context.Context, agent *e2ee.Agent, lastID string) (*eventStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &eventStream{events: make(chan client.Incoming, 64), failed: make(chan error, 1), cancel: cancel, ended: make(chan struct{}), lastID: lastID}
+	e := &eventStream{events: make(chan e2ee.Incoming, 64), failed: make(chan error, 1), cancel: cancel, ended: make(chan struct{}), lastID: lastID}
 	connected := make(chan struct{}, 1)
 	options := client.StreamOptions{LastEventID: lastID, OnConnect: func() {
 		select {
@@ -45,7 +46,7 @@ func listen(ctx context.Context, agent *client.Agent, lastID string) (*eventStre
 	}
 }
 
-func (e *eventStream) follow(ctx context.Context, agent *client.Agent, options client.StreamOptions) {
+func (e *eventStream) follow(ctx context.Context, agent *e2ee.Agent, options client.StreamOptions) {
 	defer close(e.ended)
 	for event, err := range agent.Listen(ctx, options) {
 		if err != nil {
@@ -62,7 +63,7 @@ func (e *eventStream) follow(ctx context.Context, agent *client.Agent, options c
 
 // next reads events until wanted returns true, and returns that event. what names it
 // in errors.
-func (e *eventStream) next(what string, wanted func(client.Incoming) bool) (client.Incoming, error) {
+func (e *eventStream) next(what string, wanted func(e2ee.Incoming) bool) (e2ee.Incoming, error) {
 	patience := time.NewTimer(demoPatience)
 	defer patience.Stop()
 	for {
@@ -73,16 +74,16 @@ func (e *eventStream) next(what string, wanted func(client.Incoming) bool) (clie
 				return event, nil
 			}
 		case err := <-e.failed:
-			return client.Incoming{}, fmt.Errorf("stream: %w", err)
+			return e2ee.Incoming{}, fmt.Errorf("stream: %w", err)
 		case <-patience.C:
-			return client.Incoming{}, fmt.Errorf("the stream did not deliver %s within %v", what, demoPatience)
+			return e2ee.Incoming{}, fmt.Errorf("the stream did not deliver %s within %v", what, demoPatience)
 		}
 	}
 }
 
 // message reads events up to the next message.
-func (e *eventStream) message() (client.Incoming, error) {
-	return e.next("a message", func(in client.Incoming) bool { return in.Message != nil })
+func (e *eventStream) message() (e2ee.Incoming, error) {
+	return e.next("a message", func(in e2ee.Incoming) bool { return in.Message != nil })
 }
 
 // close disconnects from the server.

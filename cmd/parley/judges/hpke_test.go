@@ -10,8 +10,8 @@ import (
 	"errors"
 	"testing"
 
-	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 )
 
@@ -39,12 +39,12 @@ type outcome struct {
 
 var (
 	b64      = base64.RawURLEncoding.EncodeToString
-	payloads = [][]byte{{}, []byte("a"), []byte(`{"text":"Grüße"}`), bytes.Repeat([]byte{0xA5}, client.PayloadBytesMax)}
+	payloads = [][]byte{{}, []byte("a"), []byte(`{"text":"Grüße"}`), bytes.Repeat([]byte{0xA5}, e2ee.PayloadBytesMax)}
 )
 
 // party is an agent whose private keys the Node.js script may also have.
 type party struct {
-	ring *client.KeyRing
+	ring *e2ee.KeyRing
 	id   parley.AgentID
 	seed []byte
 	key  []byte
@@ -58,7 +58,7 @@ func newParty(t *testing.T) party {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := client.NewKeyRing(seed, key.Bytes())
+	ring, err := e2ee.NewKeyRing(seed, key.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestHPKEOpensWhatGoSealed(t *testing.T) {
 	alice, bob := newParty(t), newParty(t)
 	var jobs []job
 	for _, payload := range payloads {
-		sealed, err := client.Seal(alice.ring, bob.id, bob.ring.EncryptionKey(), payload)
+		sealed, err := e2ee.Seal(alice.ring, bob.id, bob.ring.EncryptionKey(), payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestGoOpensWhatHPKESealed(t *testing.T) {
 	outcomes := judge(t, jobs)
 	for i, o := range outcomes {
 		want := payloads[i]
-		got, err := client.Open(bob.ring, alice.id, o.Sealed, alice.published)
+		got, err := e2ee.Open(bob.ring, alice.id, o.Sealed, alice.published)
 		if err != nil {
 			t.Errorf("payload of %d bytes: %v (judge: %q)", len(want), err, o.Refused)
 			continue
@@ -167,11 +167,11 @@ func TestGoOpensWhatHPKESealed(t *testing.T) {
 		}
 	}
 	last := outcomes[2].Sealed
-	if _, err := client.Open(bob.ring, alice.id, swapLast(last), alice.published); !errors.Is(err, client.ErrCannotOpen) {
-		t.Errorf("a changed payload: %v, want %v", err, client.ErrCannotOpen)
+	if _, err := e2ee.Open(bob.ring, alice.id, swapLast(last), alice.published); !errors.Is(err, e2ee.ErrCannotOpen) {
+		t.Errorf("a changed payload: %v, want %v", err, e2ee.ErrCannotOpen)
 	}
-	if _, err := client.Open(bob.ring, bob.id, last, alice.published); !errors.Is(err, client.ErrForged) {
-		t.Errorf("a false sender: %v, want %v", err, client.ErrForged)
+	if _, err := e2ee.Open(bob.ring, bob.id, last, alice.published); !errors.Is(err, e2ee.ErrForged) {
+		t.Errorf("a false sender: %v, want %v", err, e2ee.ErrForged)
 	}
 	t.Logf("ok - the Go client opens %d payloads that @hpke/core sealed and refuses a changed one and a false sender", len(payloads))
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"parley/client"
+	"parley/client/e2ee"
 )
 
 // newHybridParty is newParty with an X-Wing key, whose private key is party.key.
@@ -15,7 +15,7 @@ func newHybridParty(t *testing.T) party {
 	t.Helper()
 	p := newParty(t)
 	_, _ = rand.Read(p.key) // never fails
-	ring, err := client.NewHybridKeyRing(p.seed, p.key)
+	ring, err := e2ee.NewHybridKeyRing(p.seed, p.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (p party) hybridJob(do string, to party) job {
 	return j
 }
 
-var hybridPayloads = append(payloads[:3:3], bytes.Repeat([]byte{0xA5}, client.PayloadBytesMaxHybrid))
+var hybridPayloads = append(payloads[:3:3], bytes.Repeat([]byte{0xA5}, e2ee.PayloadBytesMaxHybrid))
 
 // TestXWingOpensWhatGoSealed makes @hpke/hybridkem-x-wing open what the Go client sealed,
 // and reject modified payloads and wrong senders.
@@ -41,7 +41,7 @@ func TestXWingOpensWhatGoSealed(t *testing.T) {
 	alice, bob := newHybridParty(t), newHybridParty(t)
 	var jobs []job
 	for _, payload := range hybridPayloads {
-		sealed, err := client.SealHybrid(alice.ring, bob.id, *bob.ring.PQKey(), payload)
+		sealed, err := e2ee.SealHybrid(alice.ring, bob.id, *bob.ring.PQKey(), payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,13 +85,13 @@ func TestGoOpensWhatXWingSealed(t *testing.T) {
 	}
 	outcomes := judge(t, jobs)
 	for i, o := range outcomes {
-		got, err := client.Open(bob.ring, alice.id, o.Sealed, alice.published)
+		got, err := e2ee.Open(bob.ring, alice.id, o.Sealed, alice.published)
 		if err != nil || !bytes.Equal(got.Payload, hybridPayloads[i]) || !got.PostQuantum {
 			t.Errorf("payload of %d bytes: %v (judge: %q)", len(hybridPayloads[i]), err, o.Refused)
 		}
 	}
-	if _, err := client.Open(bob.ring, alice.id, swapLast(outcomes[2].Sealed), alice.published); !errors.Is(err, client.ErrCannotOpen) {
-		t.Errorf("a changed payload: %v, want %v", err, client.ErrCannotOpen)
+	if _, err := e2ee.Open(bob.ring, alice.id, swapLast(outcomes[2].Sealed), alice.published); !errors.Is(err, e2ee.ErrCannotOpen) {
+		t.Errorf("a changed payload: %v, want %v", err, e2ee.ErrCannotOpen)
 	}
 	t.Logf("ok - the Go client opens %d payloads that @hpke/hybridkem-x-wing sealed", len(hybridPayloads))
 }

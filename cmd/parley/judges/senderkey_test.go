@@ -10,7 +10,7 @@ import (
 // messages.
 func TestSenderKeyVectors(t *testing.T) {
 	needNode(t)
-	text, err := os.ReadFile("../../../client/testdata/sender-key-v1.json")
+	text, err := os.ReadFile("../../../client/e2ee/testdata/sender-key-v1.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestHPKEVectors(t *testing.T) {
 }
 
 func judgeVectors(t *testing.T, file string, version int) {
-	text, err := os.ReadFile("../../../client/testdata/" + file)
+	text, err := os.ReadFile("../../../client/e2ee/testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

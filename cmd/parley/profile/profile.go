@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"parley/client"
+	"parley/client/e2ee"
 	"parley/client/parley"
+	"parley/client/secretfile"
 	"parley/cmd/parley/program"
 )
 
@@ -69,7 +71,7 @@ func (p *Flags) Load() (*Account, string, error) {
 		return nil, "", err
 	}
 	path := filepath.Join(directory, CredentialsFile)
-	text, err := client.ReadPrivate(path)
+	text, err := secretfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", program.ExitError{Code: program.ExitForbidden, Err: fmt.Errorf("no credentials in %s: run \"%s\" first", directory, program.Typed("register"))}
 	}
@@ -151,7 +153,7 @@ type AgentFlags struct {
 // Session begins a session of the acting agent. If the flags name none, it is the
 // first agent of the profile for which may returns true. If may is nil, the profile
 // must have exactly one agent.
-func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*e2ee.Agent, error) {
 	c, directory, err := f.Open()
 	if err != nil {
 		return nil, err
@@ -164,8 +166,8 @@ func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := c.Session(ctx, ring)
-	if errors.Is(err, client.ErrKeysNotPublished) {
+	agent, err := e2ee.OpenAgent(ctx, c, ring)
+	if errors.Is(err, e2ee.ErrKeysNotPublished) {
 		return nil, program.ExitError{Code: program.ExitKeys, Err: fmt.Errorf("%w.\nSomeone with the organization's credentials may have replaced them. To publish the key ring's keys again: %s",
 			err, program.Typed("key restore "+ringName(ring)))}
 	}
@@ -181,7 +183,7 @@ type SealingFlags struct {
 
 // Session begins a session of the acting agent, which accepts the keys of
 // --accept-key.
-func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*e2ee.Agent, error) {
 	agent, err := f.AgentFlags.Session(ctx, may)
 	if err == nil {
 		agent.AcceptKeys(f.AcceptKey...)
@@ -190,9 +192,9 @@ func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) boo
 }
 
 // Choose returns the key ring of the acting agent, by the rule of Session.
-func (f *AgentFlags) Choose(rings []*client.KeyRing, may func(parley.AgentID) bool) (*client.KeyRing, error) {
+func (f *AgentFlags) Choose(rings []*e2ee.KeyRing, may func(parley.AgentID) bool) (*e2ee.KeyRing, error) {
 	var names []string
-	var fit []*client.KeyRing
+	var fit []*e2ee.KeyRing
 	for _, ring := range rings {
 		names = append(names, ringName(ring))
 		if f.Agent != "" && (ringName(ring) == f.Agent || strings.EqualFold(ring.Handle(), f.Agent) || ring.AgentID().String() == f.Agent) {
@@ -224,15 +226,15 @@ func describeRings(names []string) string {
 
 // OpenRings opens the key rings of all agents of a profile, sorted by name. It
 // leaves out rings whose agent was never created.
-func OpenRings(directory string) ([]*client.KeyRing, error) {
+func OpenRings(directory string) ([]*e2ee.KeyRing, error) {
 	paths, err := filepath.Glob(filepath.Join(directory, KeysDirectory, "*.json"))
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(paths)
-	var rings []*client.KeyRing
+	var rings []*e2ee.KeyRing
 	for _, path := range paths {
-		ring, err := client.OpenKeyRing(path)
+		ring, err := e2ee.OpenKeyRing(path)
 		if err != nil {
 			return nil, err
 		}
@@ -248,6 +250,6 @@ func RingPath(directory, agent string) string {
 	return filepath.Join(directory, KeysDirectory, agent+".json")
 }
 
-func ringName(ring *client.KeyRing) string {
+func ringName(ring *e2ee.KeyRing) string {
 	return strings.TrimSuffix(filepath.Base(ring.Path()), ".json")
 }

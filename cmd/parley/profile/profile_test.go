@@ -13,6 +13,7 @@ import (
 	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
+	"parley/client/secretfile"
 	"parley/cmd/parley/program"
 )
 
@@ -83,7 +84,7 @@ func TestReadableCredentialsAreRefused(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := (&Flags{Profile: directory}).Open(); !errors.Is(err, client.ErrKeyFileOpen) || !strings.Contains(err.Error(), "chmod 600 "+path) {
+		if _, _, err := (&Flags{Profile: directory}).Open(); !errors.Is(err, secretfile.ErrOpenToOthers) || !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 		if _, err := formerOpen(directory, ""); err != nil {

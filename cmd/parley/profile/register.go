@@ -9,6 +9,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
@@ -42,15 +43,15 @@ func Register(ctx context.Context, p *Flags, in api.Register, progress func(clie
 // it sends them to the server. Keys left by an interrupted attempt are used again,
 // because their agent may exist; new keys are deleted if the server rejects the agent.
 // With postQuantum the keys include a post-quantum key.
-func CreateAgent(ctx context.Context, to *client.Session, path string, in api.CreateAgent, postQuantum bool) (*client.Agent, error) {
-	create := client.CreateKeyRing
+func CreateAgent(ctx context.Context, to *client.Session, path string, in api.CreateAgent, postQuantum bool) (*e2ee.Agent, error) {
+	create := e2ee.CreateKeyRing
 	if postQuantum {
-		create = client.CreateHybridKeyRing
+		create = e2ee.CreateHybridKeyRing
 	}
 	ring, err := create(path)
 	fresh := err == nil
 	if errors.Is(err, fs.ErrExist) {
-		ring, err = client.OpenKeyRing(path)
+		ring, err = e2ee.OpenKeyRing(path)
 	}
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func CreateAgent(ctx context.Context, to *client.Session, path string, in api.Cr
 	if !ring.AgentID().Zero() {
 		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already has the keys of %s", path, ring.Handle())}
 	}
-	agent, err := to.NewAgent(ctx, in, ring)
+	agent, err := e2ee.NewAgent(ctx, to, in, ring)
 	var refused *client.Error
 	if fresh && errors.As(err, &refused) && refused.Status < 500 {
 		return nil, errors.Join(err, os.Remove(path))

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley/client"
+	"parley/client/e2ee"
 )
 
 // The exit codes. `parley --help` lists them, and scripts depend on them.
@@ -65,7 +66,7 @@ const keysChanged = "keys_changed"
 func ExitCode(err error) int {
 	var known ExitError
 	var refused *client.Error
-	var changed *client.KeyChangedError
+	var changed *e2ee.KeyChangedError
 	var bridged *client.A2AError
 	switch {
 	case errors.As(err, &known):
@@ -78,7 +79,7 @@ func ExitCode(err error) int {
 		return RefusalCode(refused.Status)
 	case errors.Is(err, client.ErrNoCredentials):
 		return ExitForbidden
-	case errors.Is(err, client.ErrPayloadTooLong), errors.Is(err, client.ErrBaseURL):
+	case errors.Is(err, e2ee.ErrPayloadTooLong), errors.Is(err, client.ErrBaseURL):
 		return ExitUsage
 	case errors.Is(err, context.Canceled):
 		return ExitUnexpected
@@ -145,7 +146,7 @@ func (s *Streams) Fail(err error) int {
 	if errors.As(err, &bridged) {
 		f.Code = strings.ToLower(bridged.Reason)
 	}
-	var changed *client.KeyChangedError
+	var changed *e2ee.KeyChangedError
 	if errors.As(err, &changed) {
 		f.Code, f.Accept = keysChanged, changed.Accept
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"parley/client"
+	"parley/client/e2ee"
 	"parley/client/parley"
 )
 
@@ -27,7 +28,7 @@ func TestExitCodes(t *testing.T) {
 		{refused(500), 1},
 		{context.Canceled, 1},
 		{ExitError{Code: 2, Err: errors.New("usage")}, 2},
-		{fmt.Errorf("seal: %w", client.ErrPayloadTooLong), 2},
+		{fmt.Errorf("seal: %w", e2ee.ErrPayloadTooLong), 2},
 		{refused(400), 3},
 		{refused(413), 3},
 		{refused(422), 3},
@@ -84,7 +85,7 @@ func TestPrintable(t *testing.T) {
 // failures and read which keys it may accept.
 func TestChangedKeysHaveAnExitCode(t *testing.T) {
 	var out strings.Builder
-	changed := &client.KeyChangedError{Handle: "bob@globex.localhost", AgentID: parley.AgentID{1}, Problem: client.KeysChanged, Accept: []string{"kid-1", "kid-2"}}
+	changed := &e2ee.KeyChangedError{Handle: "bob@globex.localhost", AgentID: parley.AgentID{1}, Problem: e2ee.KeysChanged, Accept: []string{"kid-1", "kid-2"}}
 	code := (&Streams{Out: &out, Err: &out, JSON: true}).Fail(fmt.Errorf("send: %w", changed))
 	var f failure
 	if err := json.Unmarshal([]byte(out.String()), &f); err != nil || code != ExitKeys || f.Exit != ExitKeys || f.Code != "keys_changed" || fmt.Sprint(f.Accept) != "[kid-1 kid-2]" {
