@@ -2,6 +2,10 @@ package client
 
 import (
 	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,47 +15,33 @@ import (
 )
 
 // Agents makes the calls about the organization's agents and their cards.
-type Agents struct{ s *Session }
+type Agents struct {
+	// Create creates an agent whose keys the caller has. PollURL is returned only here. See
+	// NewAgent, which also creates the keys.
+	Create Call[api.CreateAgent, api.Agent] `call:"POST /agents"`
+	// List returns the organization's agents, oldest first.
+	List List[api.ListAgents, api.Agent] `call:"GET /agents"`
+	// Get returns one agent of the organization.
+	Get Call[parley.AgentID, api.Agent] `call:"GET /agents/{id}"`
+	// Update changes the agent in.ID.
+	Update Call[api.AgentPatch, api.Agent] `call:"PATCH /agents/{id}"`
+	// Revoke permanently revokes an agent. Repeating it has no effect.
+	Revoke Command[parley.AgentID] `call:"DELETE /agents/{id} repeatable"`
+	// DeletePollToken revokes an agent's poll token.
+	DeletePollToken Command[parley.AgentID] `call:"DELETE /agents/{id}/poll-token"`
+	// DeleteCard deletes an agent's card. Repeating it has no effect.
+	DeleteCard Command[parley.AgentID] `call:"DELETE /agents/{id}/card repeatable"`
+	// SVIDChallenge requests a challenge to prove a workload identity for an agent. A JWT-SVID
+	// is to be minted for its Audience.
+	SVIDChallenge Call[parley.AgentID, api.SVIDChallenge] `call:"POST /agents/{id}/verify-svid/challenge repeatable"`
+	// VerifySVID proves a workload identity for the agent in.ID, which raises the organization
+	// to trust tier 2. See SignedSVID for an X.509-SVID.
+	VerifySVID Call[api.VerifySVID, api.VerifiedSVID] `call:"POST /agents/{id}/verify-svid"`
+	// PollToken replaces an agent's poll token and returns the poll address. The former token
+	// stops working.
+	PollToken Call[parley.AgentID, api.PollToken] `call:"POST /agents/{id}/poll-token"`
 
-// Create creates an agent whose keys the caller has. PollURL is returned only here. See
-// NewAgent, which also creates the keys.
-func (a Agents) Create(ctx context.Context, in api.CreateAgent) (*api.Agent, error) {
-	return fetch[api.Agent](ctx, a.s, post("/agents"), in)
-}
-
-// List returns the organization's agents, oldest first.
-func (a Agents) List(ctx context.Context, in api.ListAgents) ([]api.Agent, error) {
-	return array[api.Agent](ctx, a.s, get("/agents"), in)
-}
-
-// Get returns one agent of the organization.
-func (a Agents) Get(ctx context.Context, id parley.AgentID) (*api.Agent, error) {
-	return fetch[api.Agent](ctx, a.s, get("/agents/{id}"), api.GetAgent{ID: id})
-}
-
-// Update changes the agent in.ID.
-func (a Agents) Update(ctx context.Context, in api.AgentPatch) (*api.Agent, error) {
-	return fetch[api.Agent](ctx, a.s, patch("/agents/{id}"), in)
-}
-
-// Revoke permanently revokes an agent. Repeating it has no effect.
-func (a Agents) Revoke(ctx context.Context, id parley.AgentID) error {
-	return a.s.exec(ctx, remove("/agents/{id}").idempotent(), api.DeleteAgent{ID: id})
-}
-
-// PollToken replaces an agent's poll token and returns the poll address. The former token
-// stops working.
-func (a Agents) PollToken(ctx context.Context, id parley.AgentID) (string, error) {
-	out, err := fetch[api.PollToken](ctx, a.s, post("/agents/{id}/poll-token"), api.CreatePollToken{ID: id})
-	if err != nil {
-		return "", err
-	}
-	return out.PollURL, nil
-}
-
-// DeletePollToken revokes an agent's poll token.
-func (a Agents) DeletePollToken(ctx context.Context, id parley.AgentID) error {
-	return a.s.exec(ctx, remove("/agents/{id}/poll-token"), api.DeletePollToken{ID: id})
+	s *Session
 }
 
 // Poll returns the number of an agent's messages since in.Since (default: the last 24
@@ -88,7 +78,24 @@ func (a Agents) Card(ctx context.Context, agent string) (*api.Card, error) {
 	return branded[api.Card](ctx, a.s, a.s.call(get("/agents/{id}/card").forAnyone(), api.GetCard{ID: agent}))
 }
 
-// DeleteCard deletes an agent's card. Repeating it has no effect.
-func (a Agents) DeleteCard(ctx context.Context, id parley.AgentID) error {
-	return a.s.exec(ctx, remove("/agents/{id}/card").idempotent(), api.DeleteCard{ID: id})
+// SignedSVID answers a challenge with an X.509-SVID: its chain, each certificate in DER and
+// the leaf first, and the key of the leaf.
+func (a Agents) SignedSVID(id parley.AgentID, challenge *api.SVIDChallenge, chain [][]byte, key crypto.Signer) (api.VerifySVID, error) {
+	signed, options := parley.SVIDText(a.s.brand, id, challenge.Nonce), crypto.SHA256
+	if _, edwards := key.Public().(ed25519.PublicKey); edwards {
+		options = 0
+	} else {
+		h := options.New()
+		h.Write(signed)
+		signed = h.Sum(nil)
+	}
+	signature, err := key.Sign(rand.Reader, signed, options)
+	if err != nil {
+		return api.VerifySVID{}, fmt.Errorf("sign the challenge: %w", err)
+	}
+	in := api.VerifySVID{ID: id, ChallengeID: challenge.ChallengeID, Signature: new(base64.StdEncoding.EncodeToString(signature))}
+	for _, der := range chain {
+		in.X509SVID = append(in.X509SVID, base64.StdEncoding.EncodeToString(der))
+	}
+	return in, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -31,6 +32,20 @@ type Session struct {
 	Directory Directory
 	KeyLog    KeyLog
 	A2A       A2A
+
+	// Challenge requests a proof-of-work challenge. It reserves nothing, so it is safe to
+	// repeat. Register solves it.
+	Challenge Call[api.Register, api.Challenge] `call:"POST /auth/register public repeatable"`
+	// Solve submits a proof of work. The secret is returned only here.
+	Solve Call[api.Solve, Credentials] `call:"POST /auth/register/solve public"`
+	// VerifyEmail submits the token that was mailed to the address given at registration.
+	VerifyEmail Call[api.VerifyEmail, api.VerifiedEmail] `call:"POST /auth/verify-email public repeatable"`
+	// SigningKeys returns the server's key document. No credentials are needed.
+	SigningKeys Fetch[api.SigningKeys] `call:"GET /.well-known/jwks.json public"`
+	// Version returns the server's version.
+	Version Fetch[api.Version] `call:"GET /version public"`
+	// ComplianceInfo returns the service's transparency notice.
+	ComplianceInfo Fetch[api.ComplianceInfo] `call:"GET /compliance/info public"`
 
 	base     string
 	http     *http.Client
@@ -134,9 +149,9 @@ func (c *Session) Authenticated(credentials Credentials) *Session {
 
 // connect makes the fields call through this session.
 func (c *Session) connect() {
-	c.Agents, c.Keys, c.Messages, c.Groups = Agents{c}, Keys{c}, Messages{s: c}, Groups{c}
-	c.Webhooks, c.Org, c.MLS = Webhooks{c}, Org{c}, MLS{c}
-	c.Directory, c.KeyLog, c.A2A = Directory{c}, KeyLog{c}, A2A{c}
+	c.Agents, c.Keys, c.Messages, c.Org = Agents{s: c}, Keys{s: c}, Messages{s: c}, Org{s: c}
+	c.Directory, c.KeyLog, c.A2A = Directory{s: c}, KeyLog{s: c}, A2A{c}
+	c.bind(reflect.ValueOf(c).Elem())
 }
 
 // Clock returns the clock of the session.
@@ -164,11 +179,6 @@ func (c *Session) ownHeader(name string) string {
 	return "X-" + strings.ToUpper(c.brand[:1]) + c.brand[1:] + "-" + rest
 }
 
-// SigningKeys returns the server's key document. No credentials are needed.
-func (c *Session) SigningKeys(ctx context.Context) (*api.SigningKeys, error) {
-	return fetch[api.SigningKeys](ctx, c, get("/.well-known/jwks.json").forAnyone(), nil)
-}
-
 // Health returns the server's health. For an unhealthy server it returns both the report
 // and an Error with status 503.
 func (c *Session) Health(ctx context.Context) (*api.Health, error) {
@@ -183,14 +193,4 @@ func (c *Session) Health(ctx context.Context) (*api.Health, error) {
 		}
 	}
 	return out, err
-}
-
-// Version returns the server's version.
-func (c *Session) Version(ctx context.Context) (*api.Version, error) {
-	return fetch[api.Version](ctx, c, get("/version").forAnyone(), nil)
-}
-
-// ComplianceInfo returns the service's transparency notice.
-func (c *Session) ComplianceInfo(ctx context.Context) (*api.ComplianceInfo, error) {
-	return fetch[api.ComplianceInfo](ctx, c, get("/compliance/info").forAnyone(), nil)
 }

@@ -51,7 +51,7 @@ func TestDirectory(t *testing.T) {
 	if listed, err := c.Directory.ListedAgent(t.Context(), id); err != nil || listed.ID != id || !slices.Equal(listed.Extension.Categories, []string{"office"}) {
 		t.Errorf("%+v, %v", listed, err)
 	}
-	if all, err := c.Directory.Categories(t.Context()); err != nil || len(all) != 1 || all[0].Count != 2 {
+	if all, err := c.Directory.Categories(t.Context()); err != nil || len(*all) != 1 || (*all)[0].Count != 2 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	query := "category=c&category=d&jurisdiction=j&language=l&limit=7&message_type=m&org_id=" + org.String() + "&pricing_model=free&q=q&query=r&semantic=s&sort=name&tag=t&verified=true"

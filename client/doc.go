@@ -1,6 +1,6 @@
-// Package client is the Go SDK of Parley: one method for each endpoint, by subject,
-// tokens that renew themselves, streams that resume themselves, and agents that seal
-// what they send and verify what they open.
+// Package client is the Go SDK of Parley: one call for each endpoint, by subject, tokens
+// that renew themselves, and streams that resume themselves. The agents of package e2ee
+// seal what they send and verify what they open.
 //
 //	c, err := client.New("http://127.0.0.1:8080")
 //	credentials, err := c.Register(ctx, api.Register{Email: "a@b.example", OrgSlug: "acme"})

@@ -9,26 +9,17 @@ import (
 
 // KeyLog makes the calls about the server's log of agents' keys. No credentials are needed
 // for them. Package keylog verifies the answers.
-type KeyLog struct{ s *Session }
+type KeyLog struct {
+	// Get returns the key that signs checkpoints of the log.
+	Get Fetch[api.KeyLog] `call:"GET /key-log public"`
+	// Entries returns a page of the entries of the agent in.ID, oldest first.
+	Entries Call[api.GetKeyLogEntries, api.Page[api.KeyLogEntry]] `call:"GET /agents/{id}/key-log public"`
+	// Inclusion returns a proof that a leaf is in the log.
+	Inclusion Call[api.GetInclusionProof, api.KeyLogProof] `call:"GET /key-log/proofs/inclusion public"`
+	// Consistency returns a proof that the log begins with an earlier one.
+	Consistency Call[api.GetConsistencyProof, api.KeyLogProof] `call:"GET /key-log/proofs/consistency public"`
 
-// Get returns the key that signs checkpoints of the log.
-func (l KeyLog) Get(ctx context.Context) (*api.KeyLog, error) {
-	return fetch[api.KeyLog](ctx, l.s, get("/key-log").forAnyone(), nil)
-}
-
-// Entries returns a page of the entries of the agent in.ID, oldest first.
-func (l KeyLog) Entries(ctx context.Context, in api.GetKeyLogEntries) (*api.Page[api.KeyLogEntry], error) {
-	return fetch[api.Page[api.KeyLogEntry]](ctx, l.s, get("/agents/{id}/key-log").forAnyone(), in)
-}
-
-// Inclusion returns a proof that a leaf is in the log.
-func (l KeyLog) Inclusion(ctx context.Context, in api.GetInclusionProof) (*api.KeyLogProof, error) {
-	return fetch[api.KeyLogProof](ctx, l.s, get("/key-log/proofs/inclusion").forAnyone(), in)
-}
-
-// Consistency returns a proof that the log begins with an earlier one.
-func (l KeyLog) Consistency(ctx context.Context, in api.GetConsistencyProof) (*api.KeyLogProof, error) {
-	return fetch[api.KeyLogProof](ctx, l.s, get("/key-log/proofs/consistency").forAnyone(), in)
+	s *Session
 }
 
 // checkpointBytesMax bounds a checkpoint.

@@ -9,7 +9,22 @@ import (
 )
 
 // Keys makes the calls about the public keys of agents.
-type Keys struct{ s *Session }
+type Keys struct {
+	// Rotate uploads one new public key of an agent or both. It is safe to repeat with the
+	// same keys. See Agent.RotateKeys, which also creates and stores them.
+	Rotate Call[api.UploadKeys, api.Agent] `call:"POST /agents/{id}/keys repeatable"`
+	// SetPQ gives an agent a post-quantum key, in place of any other. It is safe to repeat.
+	SetPQ Call[api.SetPQKey, api.Agent] `call:"POST /agents/{id}/keys/pq repeatable"`
+	// RemovePQ removes an agent's post-quantum key.
+	RemovePQ Command[parley.AgentID] `call:"DELETE /agents/{id}/keys/pq repeatable"`
+	// Retire marks a former key of an agent as untrusted from now on.
+	Retire Call[api.RetireKey, api.KeyRecord] `call:"POST /agents/{id}/keys/retire repeatable"`
+	// Bind publishes a binding of the agent's current keys that was made elsewhere. See
+	// package e2ee, which makes it.
+	Bind Call[api.BindKeys, api.BoundKeys] `call:"PUT /agents/{id}/key-binding"`
+
+	s *Session
+}
 
 // Get returns the public keys of any active agent, by id or handle. With a kid, that key
 // replaces the current one of its kind, even if it is a former key. No credentials are
@@ -40,37 +55,6 @@ func (k Keys) Batch(ctx context.Context, ids ...parley.AgentID) (map[parley.Agen
 		return nil, err
 	}
 	return out.Keys, nil
-}
-
-// Rotate uploads one new public key of an agent or both. It is safe to repeat with the
-// same keys. See Agent.RotateKeys, which also creates and stores them.
-func (k Keys) Rotate(ctx context.Context, in api.UploadKeys) (*api.Agent, error) {
-	return fetch[api.Agent](ctx, k.s, post("/agents/{id}/keys").idempotent(), in)
-}
-
-// SetPQ gives an agent a post-quantum key, in place of any other. It is safe to repeat.
-func (k Keys) SetPQ(ctx context.Context, in api.SetPQKey) (*api.Agent, error) {
-	return fetch[api.Agent](ctx, k.s, post("/agents/{id}/keys/pq").idempotent(), in)
-}
-
-// RemovePQ removes an agent's post-quantum key.
-func (k Keys) RemovePQ(ctx context.Context, id parley.AgentID) error {
-	return k.s.exec(ctx, remove("/agents/{id}/keys/pq").idempotent(), api.RemovePQKey{ID: id})
-}
-
-// Retire marks a former key of an agent as untrusted from now on.
-func (k Keys) Retire(ctx context.Context, in api.RetireKey) (*api.KeyRecord, error) {
-	return fetch[api.KeyRecord](ctx, k.s, post("/agents/{id}/keys/retire").idempotent(), in)
-}
-
-// Bind publishes a binding of the agent's current keys that was made elsewhere. See
-// Agent.BindKeys, which makes it.
-func (k Keys) Bind(ctx context.Context, in api.BindKeys) (*api.KeyBinding, error) {
-	out, err := fetch[api.BoundKeys](ctx, k.s, put("/agents/{id}/key-binding"), in)
-	if err != nil {
-		return nil, err
-	}
-	return &out.KeyBinding, nil
 }
 
 // bindingsMax bounds how many bindings of one agent are read.

@@ -12,6 +12,36 @@ import (
 
 // Messages makes the calls about messages and conversations.
 type Messages struct {
+	// Get returns one message. This marks it as delivered if the organization owns the
+	// recipient, and as read if the recipient is the acting agent.
+	Get Call[api.GetMessage, api.Message] `call:"GET /messages/{id}"`
+	// Read marks a message as read, for the organization that owns its recipient, and
+	// returns it.
+	Read Call[parley.MessageID, api.Message] `call:"POST /messages/{id}/read repeatable"`
+	// Ack marks messages that the agent in.ID received as read: those of in.IDs, or all up to
+	// in.UpTo.
+	Ack Call[api.Ack, api.Acked] `call:"POST /agents/{id}/messages/ack repeatable"`
+	// Trace returns the attempts to deliver a message, and why it is not delivered yet.
+	Trace Call[parley.MessageID, api.Traced] `call:"GET /messages/{id}/trace"`
+	// Inbox returns a page of the messages that the agent in.ID received, newest first. The
+	// messages it transfers count as delivered.
+	Inbox Call[api.Inbox, api.Page[api.Message]] `call:"GET /agents/{id}/messages"`
+	// Transcript returns a page of both sides of the conversation in.ID, oldest first unless
+	// in.Order is desc.
+	Transcript Call[api.Transcript, api.Page[api.Message]] `call:"GET /conversations/{id}/messages"`
+	// Conversation returns one conversation's record.
+	Conversation Call[parley.ConversationID, api.Conversation] `call:"GET /conversations/{id}"`
+	// Participants returns the participants of a conversation.
+	Participants List[parley.ConversationID, api.Participant] `call:"GET /conversations/{id}/participants"`
+	// SetStatus changes the status of the conversation in.ID.
+	SetStatus Call[api.StatusPatch, api.Conversation] `call:"PATCH /conversations/{id}/status"`
+	// Conversations returns a page of the conversations the agent in.ID takes part in, newest
+	// first.
+	Conversations Call[api.AgentConversations, api.Page[api.Conversation]] `call:"GET /agents/{id}/conversations"`
+	// Receipt returns the signed statement of the server that it accepted a message. See
+	// package receipts.
+	Receipt Call[parley.MessageID, api.MessageReceipt] `call:"GET /messages/{id}/receipt"`
+
 	s *Session
 	// sign returns the signature of a body; nil if bodies are not signed.
 	sign func(body []byte) string
@@ -75,24 +105,6 @@ func randomKey() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Get returns one message. This marks it as delivered if the organization owns the
-// recipient, and as read if the recipient is the acting agent.
-func (m Messages) Get(ctx context.Context, in api.GetMessage) (*api.Message, error) {
-	return fetch[api.Message](ctx, m.s, get("/messages/{id}"), in)
-}
-
-// Read marks a message as read, for the organization that owns its recipient, and
-// returns it.
-func (m Messages) Read(ctx context.Context, id parley.MessageID) (*api.Message, error) {
-	return fetch[api.Message](ctx, m.s, post("/messages/{id}/read").idempotent(), api.ReadMessage{ID: id})
-}
-
-// Ack marks messages that the agent in.ID received as read: those of in.IDs, or all up to
-// in.UpTo.
-func (m Messages) Ack(ctx context.Context, in api.Ack) (*api.Acked, error) {
-	return fetch[api.Acked](ctx, m.s, post("/agents/{id}/messages/ack").idempotent(), in)
-}
-
 // waitTimeoutDefault is how long the server waits by default.
 const waitTimeoutDefault = 30 * time.Second
 
@@ -102,52 +114,4 @@ func (m Messages) Wait(ctx context.Context, in api.Wait) (*api.Waited, error) {
 	r := get("/agents/{id}/wait")
 	r.wait = millisOr(in.TimeoutMS, waitTimeoutDefault)
 	return fetch[api.Waited](ctx, m.s, r, in)
-}
-
-// Trace returns the attempts to deliver a message, and why it is not delivered yet.
-func (m Messages) Trace(ctx context.Context, id parley.MessageID) (*api.Traced, error) {
-	return fetch[api.Traced](ctx, m.s, get("/messages/{id}/trace"), api.Trace{ID: id})
-}
-
-// Receipt returns the signed statement of the server that it accepted a message. See
-// VerifyReceipt.
-func (m Messages) Receipt(ctx context.Context, id parley.MessageID) (string, error) {
-	out, err := fetch[api.MessageReceipt](ctx, m.s, get("/messages/{id}/receipt"), api.GetReceipt{ID: id})
-	if err != nil {
-		return "", err
-	}
-	return out.Receipt, nil
-}
-
-// Inbox returns a page of the messages that the agent in.ID received, newest first. The
-// messages it transfers count as delivered.
-func (m Messages) Inbox(ctx context.Context, in api.Inbox) (*api.Page[api.Message], error) {
-	return fetch[api.Page[api.Message]](ctx, m.s, get("/agents/{id}/messages"), in)
-}
-
-// Transcript returns a page of both sides of the conversation in.ID, oldest first unless
-// in.Order is desc.
-func (m Messages) Transcript(ctx context.Context, in api.Transcript) (*api.Page[api.Message], error) {
-	return fetch[api.Page[api.Message]](ctx, m.s, get("/conversations/{id}/messages"), in)
-}
-
-// Conversation returns one conversation's record.
-func (m Messages) Conversation(ctx context.Context, id parley.ConversationID) (*api.Conversation, error) {
-	return fetch[api.Conversation](ctx, m.s, get("/conversations/{id}"), api.GetConversation{ID: id})
-}
-
-// Participants returns the participants of a conversation.
-func (m Messages) Participants(ctx context.Context, id parley.ConversationID) ([]api.Participant, error) {
-	return array[api.Participant](ctx, m.s, get("/conversations/{id}/participants"), api.GetParticipants{ID: id})
-}
-
-// SetStatus changes the status of the conversation in.ID.
-func (m Messages) SetStatus(ctx context.Context, in api.StatusPatch) (*api.Conversation, error) {
-	return fetch[api.Conversation](ctx, m.s, patch("/conversations/{id}/status"), in)
-}
-
-// Conversations returns a page of the conversations the agent in.ID takes part in, newest
-// first.
-func (m Messages) Conversations(ctx context.Context, in api.AgentConversations) (*api.Page[api.Conversation], error) {
-	return fetch[api.Page[api.Conversation]](ctx, m.s, get("/agents/{id}/conversations"), in)
 }

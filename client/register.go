@@ -56,24 +56,6 @@ func (c *Session) register(ctx context.Context, in api.Register) (*Credentials, 
 	return c.Solve(ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce})
 }
 
-// Challenge requests a proof-of-work challenge: POST /auth/register. It reserves nothing,
-// so it is safe to repeat.
-func (c *Session) Challenge(ctx context.Context, in api.Register) (*api.Challenge, error) {
-	return fetch[api.Challenge](ctx, c, post("/auth/register").forAnyone().idempotent(), in)
-}
-
-// Solve submits a proof of work: POST /auth/register/solve. The secret is returned only
-// here.
-func (c *Session) Solve(ctx context.Context, in api.Solve) (*Credentials, error) {
-	return fetch[Credentials](ctx, c, post("/auth/register/solve").forAnyone(), in)
-}
-
-// VerifyEmail submits the token that was mailed to the address given at registration:
-// POST /auth/verify-email.
-func (c *Session) VerifyEmail(ctx context.Context, token string) (*api.VerifiedEmail, error) {
-	return fetch[api.VerifiedEmail](ctx, c, post("/auth/verify-email").forAnyone().idempotent(), api.VerifyEmail{Token: token})
-}
-
 // SolveProof finds a nonce such that SHA-256 of challenge, a colon and the nonce begins
 // with difficulty zero bits. It uses all cores until it has found one or ctx ends.
 // progress may be nil; it is called about ten times a second.

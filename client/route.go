@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,11 +26,9 @@ type route struct {
 	wait time.Duration
 }
 
-func get(path string) route    { return route{method: http.MethodGet, path: path, repeatable: true} }
-func post(path string) route   { return route{method: http.MethodPost, path: path} }
-func put(path string) route    { return route{method: http.MethodPut, path: path} }
-func patch(path string) route  { return route{method: http.MethodPatch, path: path} }
-func remove(path string) route { return route{method: http.MethodDelete, path: path} }
+func get(path string) route  { return route{method: http.MethodGet, path: path, repeatable: true} }
+func post(path string) route { return route{method: http.MethodPost, path: path} }
+func put(path string) route  { return route{method: http.MethodPut, path: path} }
 
 func (r route) forAnyone() route {
 	r.public = true
@@ -39,6 +38,60 @@ func (r route) forAnyone() route {
 func (r route) idempotent() route {
 	r.repeatable = true
 	return r
+}
+
+// Call makes a call with the fields of In, a request of package api, and returns the
+// answer. An In that is an id or a text is the only variable part of the path.
+type Call[In, Out any] func(ctx context.Context, in In) (*Out, error)
+
+// List makes a call whose answer has all rows of a list.
+type List[In, Row any] func(ctx context.Context, in In) ([]Row, error)
+
+// Fetch makes a call that needs no input.
+type Fetch[Out any] func(ctx context.Context) (*Out, error)
+
+// Command makes a call whose answer has no body.
+type Command[In any] func(ctx context.Context, in In) error
+
+func (f *Call[In, Out]) bind(s *Session, r route) {
+	*f = func(ctx context.Context, in In) (*Out, error) { return fetch[Out](ctx, s, r, in) }
+}
+
+func (f *List[In, Row]) bind(s *Session, r route) {
+	*f = func(ctx context.Context, in In) ([]Row, error) {
+		rows, err := fetch[[]Row](ctx, s, r, in)
+		if err != nil {
+			return nil, err
+		}
+		return *rows, nil
+	}
+}
+
+func (f *Fetch[Out]) bind(s *Session, r route) {
+	*f = func(ctx context.Context) (*Out, error) { return fetch[Out](ctx, s, r, nil) }
+}
+
+func (f *Command[In]) bind(s *Session, r route) {
+	*f = func(ctx context.Context, in In) error {
+		_, err := s.do(ctx, s.call(r, in), nil)
+		return err
+	}
+}
+
+// bind makes the fields with a tag call the route in it, also those of the fields that are
+// subjects. A route is a method and a path, then "public" and "repeatable".
+func (s *Session) bind(subject reflect.Value) {
+	for field, value := range subject.Fields() {
+		tag := strings.Fields(field.Tag.Get("call"))
+		switch {
+		case len(tag) > 0:
+			r := route{method: tag[0], path: tag[1], public: slices.Contains(tag, "public")}
+			r.repeatable = r.method == http.MethodGet || slices.Contains(tag, "repeatable")
+			value.Addr().Interface().(interface{ bind(*Session, route) }).bind(s, r)
+		case field.IsExported() && value.Kind() == reflect.Struct:
+			s.bind(value)
+		}
+	}
 }
 
 // fetch makes a request whose answer is a T. The tags of in, a struct of package api or
@@ -56,15 +109,6 @@ func perform[T any](ctx context.Context, s *Session, k call) (*T, error) {
 	return out, nil
 }
 
-// array is fetch for an answer that is an array.
-func array[T any](ctx context.Context, s *Session, r route, in any) ([]T, error) {
-	out, err := fetch[[]T](ctx, s, r, in)
-	if err != nil {
-		return nil, err
-	}
-	return *out, nil
-}
-
 // branded is perform for a T that has a member whose name is the server's brand.
 func branded[T any](ctx context.Context, s *Session, k call) (*T, error) {
 	body, err := perform[json.RawMessage](ctx, s, k)
@@ -78,28 +122,30 @@ func branded[T any](ctx context.Context, s *Session, k call) (*T, error) {
 	return out, nil
 }
 
-// exec makes a request whose answer has no body.
-func (s *Session) exec(ctx context.Context, r route, in any) error {
-	_, err := s.do(ctx, s.call(r, in), nil)
-	return err
-}
-
 // call returns the call of a route with the fields of in.
 func (s *Session) call(r route, in any) call {
 	k := call{route: r, query: url.Values{}, header: http.Header{}}
-	if in != nil && s.fill(&k, reflect.ValueOf(in)) {
+	switch value := reflect.ValueOf(in); {
+	case in == nil:
+	case value.Kind() != reflect.Struct:
+		before, rest, _ := strings.Cut(k.path, "{")
+		_, after, _ := strings.Cut(rest, "}")
+		k.path = before + url.PathEscape(fmt.Sprint(in)) + after
+	case s.fill(&k, value):
 		k.in = in
 	}
 	return k
 }
 
 // fill puts the fields of a request into the path, the query and the header. Zero values
-// are left out unless they are required; an idempotency key is generated, so that a retry after a lost answer does
-// nothing twice. It reports whether fields are left for the body.
+// are left out unless they are required. An idempotency key is generated, so that a retry
+// after a lost answer does nothing twice. A list is not read in pages, so its Paging is left
+// out. It reports whether fields are left for the body.
 func (s *Session) fill(k *call, in reflect.Value) (body bool) {
 	for field, value := range in.Fields() {
 		path, query, header := field.Tag.Get("path"), field.Tag.Get("query"), field.Tag.Get("header")
 		switch {
+		case field.Type == reflect.TypeFor[api.Paging]():
 		case field.Anonymous:
 			body = s.fill(k, value) || body
 		case path != "":

@@ -29,6 +29,8 @@ func TestFieldsTravelAsTagged(t *testing.T) {
 		"a required zero":       {api.GetInclusionProof{Size: 1}, "/x/{id}", "index=0&size=1", "null", http.Header{}},
 		"a list in one field":   {api.GetBatchKeys{IDs: []parley.AgentID{id, id}}, "/x/{id}", "ids=" + id.String() + "%2C" + id.String(), "null", http.Header{}},
 		"a list in many fields": {api.GetWebFinger{Resource: "r", Rel: []string{"a", "b"}}, "/x/{id}", "rel=a&rel=b&resource=r", "null", http.Header{}},
+		"an id":                 {id, "/x/" + id.String(), "", "null", http.Header{}},
+		"a list in no pages":    {api.ListAgents{IncludeRevoked: true, Paging: api.Paging{Limit: new(3)}}, "/x/{id}", "include_revoked=true", "null", http.Header{}},
 		"an embedded body":      {api.BindKeys{ID: id, KeyProof: api.KeyProof{Signature: "s", SignedAt: "t"}}, "/x/" + id.String(), "", `{"signature":"s","signed_at":"t"}`, http.Header{}},
 		"an embedded request": {
 			api.Sync{Send: api.Send{IdempotencyKey: "k", ActingAgent: "ann", Type: "t", EncryptedPayload: "p"}, TimeoutMS: 1500},

@@ -131,11 +131,11 @@ func (e *erase) register(ctx context.Context) (err error) {
 	}
 	e.log, e.polls = host.Log{}, nil
 	for _, worker := range h.Deployment.Recipients[:min(erasedPolls, len(h.Deployment.Recipients))] {
-		address, err := worker.Org.Client.Agents.PollToken(ctx, worker.ID)
+		made, err := worker.Org.Client.Agents.PollToken(ctx, worker.ID)
 		if err != nil {
 			return err
 		}
-		e.polls = append(e.polls, address[strings.LastIndexByte(address, '/')+1:])
+		e.polls = append(e.polls, made.PollURL[strings.LastIndexByte(made.PollURL, '/')+1:])
 	}
 	return nil
 }

@@ -98,10 +98,11 @@ func (s *poll) fill(ctx context.Context) error {
 	h, count := s.host, s.host.Params.Messages
 	h.Note("filling one inbox with %d messages", count)
 	owner := h.Deployment.Recipients[0]
-	address, err := owner.Org.Client.Agents.PollToken(ctx, owner.ID)
+	made, err := owner.Org.Client.Agents.PollToken(ctx, owner.ID)
 	if err != nil {
 		return err
 	}
+	address := made.PollURL
 	at := strings.Index(address, "/poll/")
 	if at < 0 {
 		return host.Wrong("a poll_url without a token")

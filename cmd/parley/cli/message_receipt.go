@@ -38,17 +38,17 @@ func (c *receiptGetCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	if c.Out != "" {
-		if err := writeNew(c.Out, receipt+"\n"); err != nil {
+		if err := writeNew(c.Out, receipt.Receipt+"\n"); err != nil {
 			return err
 		}
 	}
 	switch {
 	case std.JSON:
-		return std.Value(api.MessageReceipt{Receipt: receipt})
+		return std.Value(receipt)
 	case c.Out != "":
 		return std.Say("receipt of message %s in %s", c.Message, c.Out)
 	}
-	return std.Say("%s", receipt)
+	return std.Say("%s", receipt.Receipt)
 }
 
 // writeNew writes a file that must not exist yet.

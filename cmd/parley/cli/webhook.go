@@ -293,7 +293,7 @@ func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	tried, err := from.Webhooks.RetryDelivery(ctx, id, job)
+	tried, err := from.Webhooks.RetryDelivery(ctx, api.RetryDelivery{ID: id, Job: job})
 	if err != nil {
 		return err
 	}
