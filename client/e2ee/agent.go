@@ -32,26 +32,19 @@ type Agent struct {
 	// could not be published; nil otherwise. The next session tries again.
 	BindError error
 
-	clock    parley.Clock
-	mu       sync.Mutex
-	pins     *Pins
-	accepted map[string]bool
-	contacts map[parley.AgentID]*contact
-	records  map[signer]record
-	groups   groupSession
+	// Contacts are the other agents.
+	Contacts *Contacts
+
+	clock  parley.Clock
+	groups *groups
 }
 
 func newAgent(c *client.Session, ring *KeyRing, record *api.Agent) *Agent {
-	return &Agent{Client: c, Keys: ring, Record: *record, clock: c.Clock()}
+	a := &Agent{Client: c, Keys: ring, Record: *record, clock: c.Clock()}
+	a.Contacts = &Contacts{session: c, ring: ring, clock: a.clock}
+	a.groups = &groups{agent: a, keys: sync.OnceValue(func() *groupKeys { return groupKeysBeside(ring.Path()) })}
+	return a
 }
-
-// signer names a signing key of an agent.
-type signer struct {
-	agent parley.AgentID
-	kid   string
-}
-
-const signersMax = 4096
 
 // ErrNoEncryptionKey means that an agent publishes no key to seal to.
 var ErrNoEncryptionKey = errors.New("the agent publishes no encryption key")
@@ -249,7 +242,7 @@ func (a *Agent) SyncSealed(ctx context.Context, to string, payload []byte, messa
 }
 
 func (a *Agent) seal(ctx context.Context, to string, payload []byte, messageType string, change []func(*api.Send)) (*api.Send, error) {
-	recipient, err := a.recipient(ctx, to)
+	recipient, err := a.Contacts.recipient(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +266,7 @@ func (a *Agent) ReplySealed(ctx context.Context, to api.Message, payload []byte,
 	if other == a.ID() {
 		other = to.ToAgentID
 	}
-	recipient, err := a.recipient(ctx, other.String())
+	recipient, err := a.Contacts.recipient(ctx, other.String())
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +337,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 	switch {
 	case m.EncryptionVersion == api.SenderKeyV1 && m.FromAgentID == a.ID(): // the agent's own copy is sealed with hpke-v1
 	case m.EncryptionVersion == api.SenderKeyV1 && m.GroupID != nil:
-		return a.openBroadcast(ctx, m)
+		return a.groups.open(ctx, m)
 	case m.EncryptionVersion != api.HPKEv1:
 		return nil, ErrNotHPKE
 	}
@@ -359,7 +352,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 // lookup returns signatureKey for a message. It records whether the key is a former one.
 func (a *Agent) lookup(ctx context.Context, m api.Message, former *bool) KeyLookup {
 	return func(kid string) (key api.JWK, err error) {
-		key, *former, err = a.signatureKey(ctx, m, kid)
+		key, *former, err = a.Contacts.signatureKey(ctx, m, kid)
 		return key, err
 	}
 }

@@ -259,6 +259,13 @@ func (n *network) enrollWith(t *testing.T, name string, create func(path string)
 	return a
 }
 
+// unmet returns another session of an agent, which has no pins.
+func unmet(a *Agent) *Agent {
+	other := newAgent(a.Client, a.Keys, &a.Record)
+	other.Contacts.pins = &Pins{}
+	return other
+}
+
 func mustOpen(t *testing.T, a *Agent, m api.Message, want string) {
 	t.Helper()
 	o, err := a.OpenMessage(t.Context(), m)
@@ -330,12 +337,12 @@ func TestForgedMessagesAreRefused(t *testing.T) {
 		t.Errorf("a borrowed key of a known agent: %v", err)
 	}
 	n.keys[eve.ID().String()].KeyBinding = nil
-	stranger := &Agent{Client: bob.Client, Keys: bob.Keys, Record: bob.Record, pins: &Pins{}, clock: bob.clock}
+	stranger := unmet(bob)
 	if _, err := stranger.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
 		t.Errorf("a borrowed key of an unknown agent: %v", err)
 	}
 	delete(n.keys, ann.ID().String()) // revoked
-	stranger.pins = &Pins{}
+	stranger.Contacts.pins = &Pins{}
 	if _, err := stranger.OpenMessage(t.Context(), sent.Message); !errors.Is(err, ErrNoSender) || errors.Is(err, ErrForged) {
 		t.Errorf("a sender without keys: %v", err)
 	}

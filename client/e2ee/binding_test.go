@@ -62,6 +62,7 @@ func TestBindingTimesIncrease(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
 	bob.clock = func() time.Time { return time.Unix(0, 0) }
+	bob.Contacts.clock = bob.clock
 	rotate(t, bob, 2)
 	all := n.bindings[bob.ID().String()]
 	for i := range all[1:] {
@@ -163,13 +164,13 @@ func TestBroadcastSkipsRefusedMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bob.exchange(t.Context(), keys, requestType, request, ""); err != nil {
+	if err := bob.groups.exchange(t.Context(), keys, requestType, request, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ann.HandleKeyExchange(t.Context(), w.of(ann, requestType)[0]); !errors.As(err, &refused) {
 		t.Fatalf("a request was answered: %v", err)
 	}
-	ann.AcceptKeys(refused.Accept...)
+	ann.Contacts.Accept(refused.Accept...)
 	if again := tell(t, ann, "again"); len(again.Given) != 1 {
 		t.Fatalf("after the key was accepted: %v", again.Given)
 	}
@@ -245,7 +246,7 @@ func TestBroadcastContinuesAfterFailure(t *testing.T) {
 	if _, err := ann.Broadcast(t.Context(), townGroup, []byte("hello"), "svc.v1.dm"); !errors.Is(err, client.RateLimited) {
 		t.Fatal(err)
 	}
-	if pin, err := ann.Pins().FindAgent(ann.Client.BaseURL(), bob.ID()); err != nil || pin == nil {
+	if pin, err := ann.Contacts.Pins().FindAgent(ann.Client.BaseURL(), bob.ID()); err != nil || pin == nil {
 		t.Fatalf("Bob's keys were accepted before: %v", err)
 	}
 	limited = false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"parley/client"
@@ -54,51 +55,73 @@ var (
 	ErrOtherHandle = errors.New("the service names another agent than the one meant")
 )
 
-// AcceptKeys makes the session accept exactly these keys, by their ids, where it would
+// Contacts are the agents that a session has met. It judges the keys that the service
+// returns for them by the pins.
+type Contacts struct {
+	session *client.Session
+	ring    *KeyRing
+	clock   parley.Clock
+
+	mu       sync.Mutex
+	pins     *Pins
+	accepted map[string]bool
+	known    map[parley.AgentID]*contact
+	records  map[signer]record
+}
+
+// signer names a signing key of an agent.
+type signer struct {
+	agent parley.AgentID
+	kid   string
+}
+
+const signersMax = 4096
+
+// Accept makes the session accept exactly these keys, by their ids, where it would
 // refuse them with a KeyChangedError. They are pinned when the session sees them.
-func (a *Agent) AcceptKeys(kids ...string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.accepted == nil {
-		a.accepted = map[string]bool{}
+func (k *Contacts) Accept(kids ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.accepted == nil {
+		k.accepted = map[string]bool{}
 	}
 	for _, kid := range kids {
-		a.accepted[kid] = true
+		k.accepted[kid] = true
 	}
 }
 
 // Pins returns the remembered keys of other agents, which are stored beside the session's
 // ring.
-func (a *Agent) Pins() *Pins {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pins == nil {
-		a.pins = pinsBeside(a.Keys.Path())
+func (k *Contacts) Pins() *Pins {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pins == nil {
+		k.pins = pinsBeside(k.ring.Path())
 	}
-	return a.pins
+	return k.pins
 }
 
-func (a *Agent) judge() *judge {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (k *Contacts) judge() *judge {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	accepted := map[string]bool{}
-	for kid := range a.accepted {
+	for kid := range k.accepted {
 		accepted[kid] = true
 	}
-	return &judge{c: a.Client, brand: a.Client.Brand(), accepted: accepted, now: a.clock().UTC()}
+	return &judge{c: k.session, brand: k.session.Brand(), accepted: accepted, now: k.clock().UTC()}
 }
 
 // recipient returns the encryption keys of an agent, by handle or id, if they are the
 // pinned ones or lead from them.
-func (a *Agent) recipient(ctx context.Context, to string) (*api.AgentKeys, error) {
-	keys, err := a.Client.Keys.Get(ctx, to, "")
+func (k *Contacts) recipient(ctx context.Context, to string) (*api.AgentKeys, error) {
+	keys, err := k.session.Keys.Get(ctx, to, "")
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", to, err)
 	}
 	if !meant(keys, to) {
 		return nil, fmt.Errorf("keys of %s: %w", to, ErrOtherHandle)
 	}
-	refused, err := a.meet(ctx, true, *keys)
+	refused, err := k.meet(ctx, true, *keys)
 	if err != nil {
 		return nil, err
 	}
@@ -115,18 +138,18 @@ func meant(keys *api.AgentKeys, to string) bool {
 
 // meet judges served keys by the pins and stores the resulting pins. It returns refused
 // keys by agent; the error is any other failure.
-func (a *Agent) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (refused map[parley.AgentID]error, err error) {
+func (k *Contacts) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (refused map[parley.AgentID]error, err error) {
 	refused = map[parley.AgentID]error{}
 	for rounds := 0; len(keys) > 0; rounds++ {
 		if rounds > 10 {
 			return nil, errors.New("the pinned keys change all the time")
 		}
-		changes, failed := a.judgeAll(ctx, writing, keys, refused)
+		changes, failed := k.judgeAll(ctx, writing, keys, refused)
 		if len(changes) == 0 {
 			return refused, failed
 		}
 		// Also after a failure: the next attempt has fewer agents left.
-		stale, err := a.Pins().apply(a.Client.BaseURL(), changes)
+		stale, err := k.Pins().apply(k.session.BaseURL(), changes)
 		if err := errors.Join(failed, err); err != nil {
 			return nil, err
 		}
@@ -137,10 +160,10 @@ func (a *Agent) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (
 
 // judgeAll returns the changes of pins that served keys lead to, up to the first that
 // could not be judged.
-func (a *Agent) judgeAll(ctx context.Context, writing bool, keys []api.AgentKeys, refused map[parley.AgentID]error) (changes []pinChange, err error) {
-	j := a.judge()
+func (k *Contacts) judgeAll(ctx context.Context, writing bool, keys []api.AgentKeys, refused map[parley.AgentID]error) (changes []pinChange, err error) {
+	j := k.judge()
 	for i := range keys {
-		was, err := a.Pins().of(a.Client.BaseURL(), &keys[i])
+		was, err := k.Pins().of(k.session.BaseURL(), &keys[i])
 		if err != nil {
 			return changes, err
 		}
@@ -161,10 +184,10 @@ func (a *Agent) judgeAll(ctx context.Context, writing bool, keys []api.AgentKeys
 
 // concerned returns the keys whose pins another session changed meanwhile.
 func concerned(keys []api.AgentKeys, stale []pinChange) (left []api.AgentKeys) {
-	for _, k := range keys {
+	for _, one := range keys {
 		for _, c := range stale {
-			if c.is.AgentID == k.AgentID {
-				left = append(left, k)
+			if c.is.AgentID == one.AgentID {
+				left = append(left, one)
 				break
 			}
 		}
@@ -209,16 +232,16 @@ func (p *Pins) of(server string, keys *api.AgentKeys) (*Pin, error) {
 
 // sender returns what the session knows about the sender of a message. It asks the
 // service if that is not fresh, or lacks the key of a kid, which may be new.
-func (a *Agent) sender(ctx context.Context, from parley.AgentID, kid string) (*contact, error) {
-	now := a.clock()
-	a.mu.Lock()
-	known := a.contacts[from]
-	a.mu.Unlock()
+func (k *Contacts) sender(ctx context.Context, from parley.AgentID, kid string) (*contact, error) {
+	now := k.clock()
+	k.mu.Lock()
+	known := k.known[from]
+	k.mu.Unlock()
 	if known != nil && now.Sub(known.at) < keyFreshness && known.has(kid) {
 		return known, nil
 	}
 	c := &contact{at: now}
-	keys, err := a.Client.Keys.Get(ctx, from.String(), "")
+	keys, err := k.session.Keys.Get(ctx, from.String(), "")
 	switch {
 	case errors.Is(err, client.NotFound), errors.Is(err, client.Gone):
 		c.refused = fmt.Errorf("%w: %w", ErrNoSender, err)
@@ -227,37 +250,37 @@ func (a *Agent) sender(ctx context.Context, from parley.AgentID, kid string) (*c
 	case keys.AgentID != from:
 		return nil, ErrOtherHandle
 	default:
-		refused, err := a.meet(ctx, false, *keys)
+		refused, err := k.meet(ctx, false, *keys)
 		if err != nil {
 			return nil, err
 		}
 		c.refused, c.current = refused[from], kidOf(keys.SigningPublicKey)
 	}
-	if c.pin, err = a.Pins().FindAgent(a.Client.BaseURL(), from); err != nil {
+	if c.pin, err = k.Pins().FindAgent(k.session.BaseURL(), from); err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.contacts == nil || len(a.contacts) >= signersMax {
-		a.contacts = map[parley.AgentID]*contact{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil || len(k.known) >= signersMax {
+		k.known = map[parley.AgentID]*contact{}
 	}
-	a.contacts[from] = c
+	k.known[from] = c
 	return c, nil
 }
 
 // signatureKey returns the key that a key id of a message refers to: the pinned signing
 // key of its sender or, if the message is old enough, a former one. Other keys that the
 // service publishes under that id are ignored.
-func (a *Agent) signatureKey(ctx context.Context, m api.Message, kid string) (key api.JWK, former bool, err error) {
-	if m.FromAgentID == a.ID() {
-		if key, current, own := a.Keys.signingPublic(kid); own {
+func (k *Contacts) signatureKey(ctx context.Context, m api.Message, kid string) (key api.JWK, former bool, err error) {
+	if m.FromAgentID == k.ring.AgentID() {
+		if key, current, own := k.ring.signingPublic(kid); own {
 			if current {
 				return key, false, nil
 			}
-			return key, true, a.within(ctx, m, kid)
+			return key, true, k.within(ctx, m, kid)
 		}
 	}
-	c, err := a.sender(ctx, m.FromAgentID, kid)
+	c, err := k.sender(ctx, m.FromAgentID, kid)
 	if err != nil {
 		return key, false, err
 	}
@@ -270,33 +293,33 @@ func (a *Agent) signatureKey(ctx context.Context, m api.Message, kid string) (ke
 	key, current, known := c.pin.signer(kid)
 	switch {
 	case !known:
-		return a.unpinned(ctx, m, c, kid)
+		return k.unpinned(ctx, m, c, kid)
 	case current && (c.current == kid || c.current == ""):
 		return key, false, nil
 	}
-	return key, true, a.within(ctx, m, kid)
+	return key, true, k.within(ctx, m, kid)
 }
 
 // unpinned judges a key that was never pinned. It is refused unless a person has accepted
 // it and the service calls it a former key of the sender.
-func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid string) (key api.JWK, former bool, err error) {
+func (k *Contacts) unpinned(ctx context.Context, m api.Message, c *contact, kid string) (key api.JWK, former bool, err error) {
 	if c.refused != nil {
 		return key, false, c.refused
 	}
-	record, err := a.record(ctx, m.FromAgentID, kid)
+	record, err := k.record(ctx, m.FromAgentID, kid)
 	if err != nil {
 		return key, false, err
 	}
 	if record == nil || kidOf(record.SigningPublicKey) != kid {
 		return key, false, ErrForged
 	}
-	if a.judge().accepted[kid] {
+	if k.judge().accepted[kid] {
 		next := c.pin.clone()
 		next.addFormer(FormerKey{record.SigningPublicKey.X, kid})
-		if _, err := a.Pins().apply(a.Client.BaseURL(), []pinChange{{c.pin, next}}); err != nil {
+		if _, err := k.Pins().apply(k.session.BaseURL(), []pinChange{{c.pin, next}}); err != nil {
 			return key, false, err
 		}
-		return signingJWK(record.SigningPublicKey.X, kid), true, a.within(ctx, m, kid)
+		return signingJWK(record.SigningPublicKey.X, kid), true, k.within(ctx, m, kid)
 	}
 	return key, false, &KeyChangedError{
 		Handle: c.pin.Handle, AgentID: c.pin.AgentID, Problem: FormerKeyUnknown,
@@ -306,8 +329,8 @@ func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid str
 
 // within returns nil if, according to the service, a message was created while the key of
 // a kid was its sender's.
-func (a *Agent) within(ctx context.Context, m api.Message, kid string) error {
-	r, err := a.record(ctx, m.FromAgentID, kid)
+func (k *Contacts) within(ctx context.Context, m api.Message, kid string) error {
+	r, err := k.record(ctx, m.FromAgentID, kid)
 	switch {
 	case err != nil:
 		return err
@@ -323,26 +346,26 @@ func (a *Agent) within(ctx context.Context, m api.Message, kid string) error {
 
 // record returns the service's record of a key, which is cached for a short time. It
 // returns nil if the service does not know the key.
-func (a *Agent) record(ctx context.Context, agent parley.AgentID, kid string) (*api.KeyRecord, error) {
-	now, asked := a.clock(), signer{agent, kid}
-	a.mu.Lock()
-	known, have := a.records[asked]
-	a.mu.Unlock()
+func (k *Contacts) record(ctx context.Context, agent parley.AgentID, kid string) (*api.KeyRecord, error) {
+	now, asked := k.clock(), signer{agent, kid}
+	k.mu.Lock()
+	known, have := k.records[asked]
+	k.mu.Unlock()
 	if have && now.Sub(known.at) < keyFreshness {
 		return known.KeyRecord, nil
 	}
-	found, err := a.Client.Keys.Record(ctx, agent.String(), kid)
+	found, err := k.session.Keys.Record(ctx, agent.String(), kid)
 	switch {
 	case errors.Is(err, client.NotFound), errors.Is(err, client.Gone):
 		found = nil
 	case err != nil:
 		return nil, fmt.Errorf("key %s of %s: %w", kid, agent, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.records == nil || len(a.records) >= signersMax {
-		a.records = map[signer]record{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.records == nil || len(k.records) >= signersMax {
+		k.records = map[signer]record{}
 	}
-	a.records[asked] = record{now, found}
+	k.records[asked] = record{now, found}
 	return found, nil
 }

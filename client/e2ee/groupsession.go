@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"parley/client"
@@ -15,9 +16,13 @@ import (
 	"parley/client/parley"
 )
 
-// groupSession is a session's state about groups besides the stored keys.
-type groupSession struct {
-	keys    *groupKeys
+// groups has the sender keys of an agent's groups, and exchanges them with other members.
+type groups struct {
+	agent *Agent
+	// keys are stored beside the ring, which may have been saved after the session began.
+	keys func() *groupKeys
+
+	mu      sync.Mutex
 	rosters map[parley.GroupID]roster
 	// searched are generations that no distribution in the inbox contained, with the time
 	// of the search.
@@ -38,28 +43,18 @@ const (
 	searchLife = 2 * time.Second
 )
 
-// groupKeys returns the keys of groups beside the ring.
-func (a *Agent) groupKeys() *groupKeys {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.groups.keys == nil {
-		a.groups.keys = groupKeysBeside(a.Keys.Path())
-	}
-	return a.groups.keys
-}
-
 // roster returns the members of a group. It asks the service unless the last answer is
 // younger than age.
-func (a *Agent) roster(ctx context.Context, group parley.GroupID, age time.Duration) (map[parley.AgentID]string, error) {
-	now := a.clock()
-	a.mu.Lock()
-	known, have := a.groups.rosters[group]
-	a.mu.Unlock()
+func (s *groups) roster(ctx context.Context, group parley.GroupID, age time.Duration) (map[parley.AgentID]string, error) {
+	now := s.agent.clock()
+	s.mu.Lock()
+	known, have := s.rosters[group]
+	s.mu.Unlock()
 	if have && now.Sub(known.at) < age {
 		return known.members, nil
 	}
 	members := map[parley.AgentID]string{}
-	for m, err := range client.All(ctx, a.Client.Groups.Members, api.ListMembers{ID: group, Limit: 200}) {
+	for m, err := range client.All(ctx, s.agent.Client.Groups.Members, api.ListMembers{ID: group, Limit: 200}) {
 		if err != nil {
 			return nil, fmt.Errorf("members of the group: %w", err)
 		}
@@ -68,12 +63,12 @@ func (a *Agent) roster(ctx context.Context, group parley.GroupID, age time.Durat
 			members[m.AgentID] = m.ID.String()
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.groups.rosters == nil {
-		a.groups.rosters = map[parley.GroupID]roster{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rosters == nil {
+		s.rosters = map[parley.GroupID]roster{}
 	}
-	a.groups.rosters[group] = roster{at: now, members: members}
+	s.rosters[group] = roster{at: now, members: members}
 	return members, nil
 }
 
@@ -108,12 +103,12 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 	if limit := a.Keys.payloadMax(); len(payload) > limit {
 		return nil, tooLong(payload, limit)
 	}
-	members, err := a.roster(ctx, to.ID, 0)
+	members, err := a.groups.roster(ctx, to.ID, 0)
 	if err != nil {
 		return nil, err
 	}
 	sent := &SentBroadcast{Missed: map[parley.AgentID]error{}}
-	scope, link, err := a.takeLink(ctx, to.ID, members, sent)
+	scope, link, err := a.groups.takeLink(ctx, to.ID, members, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -127,12 +122,12 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 	if in.ContentType == "" {
 		in.ContentType = "application/json"
 	}
-	if err := a.sealBroadcast(&in, scope, link, payload); err != nil {
+	if err := a.groups.sealBroadcast(&in, scope, link, payload); err != nil {
 		return nil, err
 	}
 	answer, err := a.signed().Send(ctx, in)
 	if err != nil {
-		return nil, a.orMLSGroup(ctx, to.ID, err)
+		return nil, a.groups.orMLSGroup(ctx, to.ID, err)
 	}
 	sent.SentMessage, sent.Generation = *answer, scope.generation
 	return sent, nil
@@ -140,12 +135,12 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 
 // orMLSGroup returns ErrMLSGroup, with the server's refusal of a broadcast, if the group has
 // an MLS group that the caller did not know of; else the refusal.
-func (a *Agent) orMLSGroup(ctx context.Context, id parley.GroupID, err error) error {
+func (s *groups) orMLSGroup(ctx context.Context, id parley.GroupID, err error) error {
 	refused := (*client.Error)(nil)
 	if !errors.As(err, &refused) || refused.Status != http.StatusConflict && refused.Status != http.StatusUnprocessableEntity {
 		return err
 	}
-	if g, unread := a.Client.Groups.Get(ctx, id); unread == nil && g.MLSEnabled {
+	if g, unread := s.agent.Client.Groups.Get(ctx, id); unread == nil && g.MLSEnabled {
 		return fmt.Errorf("%w: %w", ErrMLSGroup, err)
 	}
 	return err
@@ -153,51 +148,51 @@ func (a *Agent) orMLSGroup(ctx context.Context, id parley.GroupID, err error) er
 
 // sealBroadcast seals a payload with a link of the agent's chain, and a copy to the agent
 // itself.
-func (a *Agent) sealBroadcast(in *api.Send, scope chainScope, link chainLink, payload []byte) error {
+func (s *groups) sealBroadcast(in *api.Send, scope chainScope, link chainLink, payload []byte) error {
 	key, err := link.messageKey(scope)
 	if err != nil {
 		return err
 	}
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // never fails since Go 1.24
-	_, signing := a.Keys.signer()
+	_, signing := s.agent.Keys.signer()
 	m := broadcast{chainScope: scope, counter: link.Counter, messageType: in.Type, contentType: in.ContentType}
 	if in.EncryptedPayload, err = m.seal(key, nonce, signing, payload); err != nil {
 		return err
 	}
-	copied, err := a.Keys.sealToSelf(payload)
+	copied, err := s.agent.Keys.sealToSelf(payload)
 	in.SelfEncryptedPayload, in.SenderSigningKid = &copied, &signing.kid
 	return err
 }
 
 // takeLink prepares the agent's chain for these members, sends it to those that lack it
 // and takes its next link. The chain is stored before the link is used.
-func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[parley.AgentID]string, sent *SentBroadcast) (scope chainScope, link chainLink, err error) {
-	scope = chainScope{group: group, sender: a.ID()}
+func (s *groups) takeLink(ctx context.Context, group parley.GroupID, members map[parley.AgentID]string, sent *SentBroadcast) (scope chainScope, link chainLink, err error) {
+	scope = chainScope{group: group, sender: s.agent.ID()}
 	others := map[parley.AgentID]string{}
 	for id, membership := range members {
-		if id != a.ID() {
+		if id != s.agent.ID() {
 			others[id] = membership
 		}
 	}
-	if _, member := members[a.ID()]; !member {
+	if _, member := members[s.agent.ID()]; !member {
 		others = nil // the service will refuse, so no member needs the key
 	}
 	for {
 		var due []parley.AgentID
-		err = a.groupKeys().own(group, func(o *ownKeys) (bool, error) {
-			g, missing, fresh := o.prepare(a.clock(), others)
+		err = s.keys().own(group, func(o *ownKeys) (bool, error) {
+			g, missing, fresh := o.prepare(s.agent.clock(), others)
 			scope.generation, link, due = g.Generation, g.chainLink, missing
 			return fresh, nil
 		})
 		if err != nil {
 			return scope, link, err
 		}
-		if err := a.distribute(ctx, scope, link, others, due, sent); err != nil {
+		if err := s.distribute(ctx, scope, link, others, due, sent); err != nil {
 			return scope, link, err
 		}
 		taken := false
-		err = a.groupKeys().own(group, func(o *ownKeys) (bool, error) {
+		err = s.keys().own(group, func(o *ownKeys) (bool, error) {
 			g := o.current()
 			if g == nil || g.Generation != scope.generation || g.Counter >= generationMessages {
 				return false, nil // another session of this agent changed it
@@ -214,8 +209,8 @@ func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[
 
 // openBroadcast opens a group message. It searches the inbox for a missing key, then
 // requests it from its sender.
-func (a *Agent) openBroadcast(ctx context.Context, m api.Message) (*Opened, error) {
-	opened, err := a.openKnown(ctx, m)
+func (s *groups) open(ctx context.Context, m api.Message) (*Opened, error) {
+	opened, err := s.openKnown(ctx, m)
 	if !errors.Is(err, ErrNoSenderKey) {
 		return opened, err
 	}
@@ -224,14 +219,14 @@ func (a *Agent) openBroadcast(ctx context.Context, m api.Message) (*Opened, erro
 		return nil, err
 	}
 	scope := chainScope{*m.GroupID, m.FromAgentID, t.generation}
-	found, err := a.search(ctx, scope)
+	found, err := s.search(ctx, scope)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w (and could not be looked for: %w)", ErrNoSenderKey, err)
 	case found:
-		return a.openKnown(ctx, m)
+		return s.openKnown(ctx, m)
 	}
-	if err := a.request(ctx, scope, t.counter); err != nil {
+	if err := s.request(ctx, scope, t.counter); err != nil {
 		return nil, fmt.Errorf("%w (and could not be asked for: %w)", ErrNoSenderKey, err)
 	}
 	return nil, ErrNoSenderKey
@@ -239,7 +234,7 @@ func (a *Agent) openBroadcast(ctx context.Context, m api.Message) (*Opened, erro
 
 // openKnown opens a group message with the stored keys. The chain advances only for a
 // message that its sender has signed.
-func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) {
+func (s *groups) openKnown(ctx context.Context, in api.Message) (*Opened, error) {
 	t, err := decodeGroupText(in.EncryptedPayload)
 	if err != nil {
 		return nil, err
@@ -250,7 +245,7 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 		messageType: in.Type, contentType: in.ContentType,
 	}
 	var key []byte
-	err = a.groupKeys().peer(m.group, m.sender, func(p *peerKeys) (_ bool, err error) {
+	err = s.keys().peer(m.group, m.sender, func(p *peerKeys) (_ bool, err error) {
 		key, err = p.key(m, in.ID)
 		return false, err
 	})
@@ -258,11 +253,11 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 		return nil, err
 	}
 	former := false
-	payload, kid, err := m.open(key, t, a.lookup(ctx, in, &former))
+	payload, kid, err := m.open(key, t, s.agent.lookup(ctx, in, &former))
 	if err != nil {
 		return nil, err
 	}
-	err = a.groupKeys().peer(m.group, m.sender, func(p *peerKeys) (bool, error) {
+	err = s.keys().peer(m.group, m.sender, func(p *peerKeys) (bool, error) {
 		return true, p.opened(m, in.ID)
 	})
 	if err != nil {
@@ -277,7 +272,7 @@ func (a *Agent) LeaveGroup(ctx context.Context, group parley.GroupID) error {
 	if err != nil {
 		return err
 	}
-	return a.groupKeys().forget(group)
+	return a.groups.keys().forget(group)
 }
 
 func compareIDs(x, y parley.AgentID) int { return bytes.Compare(x[:], y[:]) }

@@ -127,7 +127,7 @@ func TestRemovedMemberCannotDecryptLaterMessages(t *testing.T) {
 		t.Fatalf("Bob's broadcast: %v", err)
 	}
 	keys := w.keys[eve.ID().String()]
-	if err := bob.give(t.Context(), keys, chainScope{circle, bob.ID(), 77}, sampleLink(1), ""); err != nil {
+	if err := bob.groups.give(t.Context(), keys, chainScope{circle, bob.ID(), 77}, sampleLink(1), ""); err != nil {
 		t.Fatal(err)
 	}
 	given := w.of(eve, "sender_key_distribution")
@@ -201,7 +201,7 @@ func TestForgedBroadcastsFail(t *testing.T) {
 	// A key that Eve sends as Ann's is refused.
 	stolen, _ := readSenderKey(mustPayload(t, eve, w.of(eve, "sender_key_distribution")[0]), distributionType)
 	scope := chainScope{circle, ann.ID(), stolen.Generation + 1}
-	if err := eve.give(t.Context(), w.keys[bob.ID().String()], scope, sampleLink(1), ""); err != nil {
+	if err := eve.groups.give(t.Context(), w.keys[bob.ID().String()], scope, sampleLink(1), ""); err != nil {
 		t.Fatal(err)
 	}
 	given := w.of(bob, "sender_key_distribution")
@@ -238,11 +238,11 @@ func (a *Agent) forge(t *testing.T, victim parley.AgentID, text string) (sealed 
 	m := broadcast{messageType: "svc.v1.dm", contentType: "application/json"}
 	var key []byte
 	// She has the key once she has the chain. The counter is the next one.
-	given, err := a.search(t.Context(), chainScope{circle, victim, a.generationOf(t, victim)})
+	given, err := a.groups.search(t.Context(), chainScope{circle, victim, a.generationOf(t, victim)})
 	if err != nil || !given {
 		t.Fatal(err)
 	}
-	err = a.groupKeys().peer(circle, victim, func(p *peerKeys) (_ bool, err error) {
+	err = a.groups.keys().peer(circle, victim, func(p *peerKeys) (_ bool, err error) {
 		m.chainScope, m.counter = chainScope{circle, victim, p.Generations[0].Generation}, p.Generations[0].Counter+1
 		key, err = p.key(m, parley.MessageID{1})
 		return false, err
@@ -421,7 +421,7 @@ func TestGenerationReplacedDuringSend(t *testing.T) {
 	w.lose = func(api.Message) bool {
 		if !meddled {
 			meddled = true
-			err := other.groupKeys().own(circle, func(o *ownKeys) (bool, error) { o.rotate(time.Now()); return true, nil })
+			err := other.groups.keys().own(circle, func(o *ownKeys) (bool, error) { o.rotate(time.Now()); return true, nil })
 			if err != nil {
 				t.Error(err)
 			}

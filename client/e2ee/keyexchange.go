@@ -52,21 +52,21 @@ type KeyExchange struct {
 // members. It is safe to call twice for a message.
 func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExchange, error) {
 	if m.FromAgentID == a.ID() {
-		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID}, nil
+		return &KeyExchange{Kind: a.groups.kind(m), With: m.ToAgentID}, nil
 	}
 	opened, err := a.OpenMessage(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	k, err := readSenderKey(opened.Payload, a.kind(m))
+	k, err := readSenderKey(opened.Payload, a.groups.kind(m))
 	if err != nil {
 		return nil, err
 	}
 	out := &KeyExchange{Kind: k.Kind, GroupID: k.GroupID, With: m.FromAgentID, Generation: k.Generation, FormerKey: opened.FormerKey}
 	if k.Kind == distributionType {
-		out.Fresh, err = a.keepKey(ctx, m.FromAgentID, k, false)
+		out.Fresh, err = a.groups.keepKey(ctx, m.FromAgentID, k, false)
 	} else {
-		out.Fresh, err = a.answerRequest(ctx, m, k)
+		out.Fresh, err = a.groups.answerRequest(ctx, m, k)
 	}
 	if err != nil {
 		return nil, err
@@ -74,16 +74,16 @@ func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExcha
 	return out, nil
 }
 
-func (a *Agent) kind(m api.Message) string {
-	if m.Type == a.Client.MessageType(distributionType) {
+func (s *groups) kind(m api.Message) string {
+	if m.Type == s.agent.Client.MessageType(distributionType) {
 		return distributionType
 	}
 	return requestType
 }
 
 // member returns an agent's membership of a group.
-func (a *Agent) member(ctx context.Context, group parley.GroupID, agent parley.AgentID) (string, error) {
-	members, err := a.roster(ctx, group, rosterLife)
+func (s *groups) member(ctx context.Context, group parley.GroupID, agent parley.AgentID) (string, error) {
+	members, err := s.roster(ctx, group, rosterLife)
 	if err != nil {
 		return "", err
 	}
@@ -97,14 +97,14 @@ func (a *Agent) member(ctx context.Context, group parley.GroupID, agent parley.A
 // keepKey stores a chain key that its sender sent. vouched means that the service has
 // delivered a message of this sender to this group, so it was a member when it wrote,
 // even if it has left since.
-func (a *Agent) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, vouched bool) (fresh bool, err error) {
+func (s *groups) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, vouched bool) (fresh bool, err error) {
 	scope := chainScope{k.GroupID, from, k.Generation}
 	key, err := base64.RawURLEncoding.Strict().DecodeString(k.ChainKey)
 	if err != nil || k.SenderAgentID != from {
 		return false, ErrSenderKeyForm
 	}
 	known := false
-	err = a.groupKeys().peer(scope.group, from, func(p *peerKeys) (bool, error) {
+	err = s.keys().peer(scope.group, from, func(p *peerKeys) (bool, error) {
 		known = p.find(scope.generation) != nil
 		return false, nil
 	})
@@ -112,11 +112,11 @@ func (a *Agent) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, 
 		return false, err
 	}
 	if !vouched {
-		if _, err := a.member(ctx, scope.group, from); err != nil {
+		if _, err := s.member(ctx, scope.group, from); err != nil {
 			return false, err
 		}
 	}
-	err = a.groupKeys().peer(scope.group, from, func(p *peerKeys) (bool, error) {
+	err = s.keys().peer(scope.group, from, func(p *peerKeys) (bool, error) {
 		fresh, err = p.accept(scope, chainLink{k.Counter, key})
 		return fresh, err
 	})
@@ -126,12 +126,12 @@ func (a *Agent) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, 
 // distribute sends a link to the members that are due and records which have it. Members
 // that permanently cannot receive it are recorded as missed; temporary failures are
 // returned as an error.
-func (a *Agent) distribute(ctx context.Context, scope chainScope, link chainLink, members map[parley.AgentID]string, due []parley.AgentID, sent *SentBroadcast) error {
+func (s *groups) distribute(ctx context.Context, scope chainScope, link chainLink, members map[parley.AgentID]string, due []parley.AgentID, sent *SentBroadcast) error {
 	for len(due) > 0 {
 		batch := due[:min(len(due), parley.BatchKeysMax)]
 		due = due[len(batch):]
-		given, err := a.distributeBatch(ctx, scope, link, batch, sent)
-		kept := a.groupKeys().own(scope.group, func(o *ownKeys) (bool, error) {
+		given, err := s.distributeBatch(ctx, scope, link, batch, sent)
+		kept := s.keys().own(scope.group, func(o *ownKeys) (bool, error) {
 			g := o.find(scope.generation)
 			if g == nil {
 				return false, nil
@@ -149,12 +149,12 @@ func (a *Agent) distribute(ctx context.Context, scope chainScope, link chainLink
 	return nil
 }
 
-func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chainLink, batch []parley.AgentID, sent *SentBroadcast) (given []parley.AgentID, failed error) {
-	keys, err := a.Client.Keys.Batch(ctx, batch...)
+func (s *groups) distributeBatch(ctx context.Context, scope chainScope, link chainLink, batch []parley.AgentID, sent *SentBroadcast) (given []parley.AgentID, failed error) {
+	keys, err := s.agent.Client.Keys.Batch(ctx, batch...)
 	if err != nil {
 		return nil, err
 	}
-	refused, err := a.meet(ctx, true, served(keys, batch)...)
+	refused, err := s.agent.Contacts.meet(ctx, true, served(keys, batch)...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chai
 			case recipient.AgentID != id:
 				err = ErrNoEncryptionKey
 			default:
-				err = a.give(ctx, &recipient, scope, link, fmt.Sprintf("%s/%s/%d/%s", distributionType, scope.group, scope.generation, id))
+				err = s.give(ctx, &recipient, scope, link, fmt.Sprintf("%s/%s/%d/%s", distributionType, scope.group, scope.generation, id))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -211,14 +211,14 @@ func lasting(err error) bool {
 
 // give seals a link to one agent. It makes no copy for the sender, so that no chain key
 // can be read from a transcript.
-func (a *Agent) give(ctx context.Context, to *api.AgentKeys, scope chainScope, link chainLink, idempotency string) error {
-	return a.exchange(ctx, to, distributionType, senderKey{
+func (s *groups) give(ctx context.Context, to *api.AgentKeys, scope chainScope, link chainLink, idempotency string) error {
+	return s.exchange(ctx, to, distributionType, senderKey{
 		GroupID: scope.group, SenderAgentID: scope.sender, Generation: scope.generation, Counter: link.Counter,
 		ChainKey: base64.RawURLEncoding.EncodeToString(link.Key),
 	}, idempotency)
 }
 
-func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k senderKey, idempotency string) error {
+func (s *groups) exchange(ctx context.Context, to *api.AgentKeys, kind string, k senderKey, idempotency string) error {
 	k.Kind, k.Version = kind, 1
 	payload, err := json.Marshal(k)
 	if err != nil {
@@ -227,13 +227,13 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 	if to.EncryptionPublicKey == nil {
 		return ErrNoEncryptionKey
 	}
-	text, err := SealTo(a.Keys, to, payload)
+	text, err := SealTo(s.agent.Keys, to, payload)
 	if err != nil {
 		return err
 	}
-	kid := a.Keys.SigningKey().Kid
-	_, err = a.signed().Send(ctx, api.Send{
-		ActingAgent: a.ID().String(), ToAgentID: &to.AgentID, Type: a.Client.MessageType(kind), EncryptedPayload: text,
+	kid := s.agent.Keys.SigningKey().Kid
+	_, err = s.agent.signed().Send(ctx, api.Send{
+		ActingAgent: s.agent.ID().String(), ToAgentID: &to.AgentID, Type: s.agent.Client.MessageType(kind), EncryptedPayload: text,
 		EncryptionVersion: api.HPKEv1, SenderSigningKid: &kid, ContentType: "application/json", IdempotencyKey: idempotency,
 	})
 	return err
@@ -241,16 +241,16 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 
 // search looks for a key among the distributions in the inbox, which may be unread, or
 // whose keys may have been lost.
-func (a *Agent) search(ctx context.Context, scope chainScope) (bool, error) {
-	now := a.clock()
-	a.mu.Lock()
-	last, searched := a.groups.searched[scope]
-	a.mu.Unlock()
+func (s *groups) search(ctx context.Context, scope chainScope) (bool, error) {
+	now := s.agent.clock()
+	s.mu.Lock()
+	last, searched := s.searched[scope]
+	s.mu.Unlock()
 	if searched && now.Sub(last) < searchLife {
 		return false, nil
 	}
-	kind, rows := a.Client.MessageType(distributionType), 0
-	for m, err := range client.All(ctx, a.Client.Messages.Inbox, api.Inbox{ID: a.ID(), Type: &kind, Limit: parley.InboxLimitMax}) {
+	kind, rows := s.agent.Client.MessageType(distributionType), 0
+	for m, err := range client.All(ctx, s.agent.Client.Messages.Inbox, api.Inbox{ID: s.agent.ID(), Type: &kind, Limit: parley.InboxLimitMax}) {
 		if err != nil {
 			return false, err
 		}
@@ -260,63 +260,63 @@ func (a *Agent) search(ctx context.Context, scope chainScope) (bool, error) {
 		if m.FromAgentID != scope.sender {
 			continue
 		}
-		opened, err := a.OpenMessage(ctx, m)
+		opened, err := s.agent.OpenMessage(ctx, m)
 		if err != nil {
 			continue
 		}
 		k, err := readSenderKey(opened.Payload, distributionType)
 		if err == nil && k.GroupID == scope.group && k.Generation == scope.generation {
-			if fresh, err := a.keepKey(ctx, m.FromAgentID, k, true); err == nil && fresh {
+			if fresh, err := s.keepKey(ctx, m.FromAgentID, k, true); err == nil && fresh {
 				return true, nil
 			}
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.groups.searched == nil || len(a.groups.searched) >= signersMax {
-		a.groups.searched = map[chainScope]time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.searched == nil || len(s.searched) >= signersMax {
+		s.searched = map[chainScope]time.Time{}
 	}
-	a.groups.searched[scope] = now
+	s.searched[scope] = now
 	return false, nil
 }
 
 // request requests a generation from a sender, unless it did so recently.
-func (a *Agent) request(ctx context.Context, scope chainScope, counter uint32) error {
+func (s *groups) request(ctx context.Context, scope chainScope, counter uint32) error {
 	due := false
-	err := a.groupKeys().peer(scope.group, scope.sender, func(p *peerKeys) (bool, error) {
-		due = p.ask(scope.generation, a.clock())
+	err := s.keys().peer(scope.group, scope.sender, func(p *peerKeys) (bool, error) {
+		due = p.ask(scope.generation, s.agent.clock())
 		return due, nil
 	})
 	if err != nil || !due {
 		return err
 	}
-	to, err := a.recipient(ctx, scope.sender.String())
+	to, err := s.agent.Contacts.recipient(ctx, scope.sender.String())
 	if err != nil {
 		return err
 	}
-	return a.exchange(ctx, to, requestType, senderKey{GroupID: scope.group, SenderAgentID: scope.sender, Generation: scope.generation, Counter: counter}, "")
+	return s.exchange(ctx, to, requestType, senderKey{GroupID: scope.group, SenderAgentID: scope.sender, Generation: scope.generation, Counter: counter}, "")
 }
 
 // answerRequest sends a requesting member what it received before or, if it received
 // nothing, the chain in its current state.
-func (a *Agent) answerRequest(ctx context.Context, m api.Message, k *senderKey) (bool, error) {
-	if k.SenderAgentID != a.ID() {
+func (s *groups) answerRequest(ctx context.Context, m api.Message, k *senderKey) (bool, error) {
+	if k.SenderAgentID != s.agent.ID() {
 		return false, ErrSenderKeyForm
 	}
 	answered := false
-	err := a.groupKeys().own(k.GroupID, func(o *ownKeys) (bool, error) {
+	err := s.keys().own(k.GroupID, func(o *ownKeys) (bool, error) {
 		answered = o.answered(m.ID)
 		return false, nil
 	})
 	if err != nil || answered {
 		return false, err
 	}
-	membership, err := a.member(ctx, k.GroupID, m.FromAgentID)
+	membership, err := s.member(ctx, k.GroupID, m.FromAgentID)
 	if err != nil {
 		return false, err
 	}
-	scope, link, has := chainScope{group: k.GroupID, sender: a.ID()}, chainLink{}, false
-	err = a.groupKeys().own(k.GroupID, func(o *ownKeys) (bool, error) {
+	scope, link, has := chainScope{group: k.GroupID, sender: s.agent.ID()}, chainLink{}, false
+	err = s.keys().own(k.GroupID, func(o *ownKeys) (bool, error) {
 		var g *ownGeneration
 		if g, link, has = o.again(k.Generation, m.FromAgentID, membership); has {
 			scope.generation = g.Generation
@@ -326,14 +326,14 @@ func (a *Agent) answerRequest(ctx context.Context, m api.Message, k *senderKey) 
 	if err != nil || !has {
 		return false, err
 	}
-	to, err := a.recipient(ctx, m.FromAgentID.String())
+	to, err := s.agent.Contacts.recipient(ctx, m.FromAgentID.String())
 	if err != nil {
 		return false, err
 	}
-	if err := a.give(ctx, to, scope, link, requestType+"/"+m.ID.String()); err != nil {
+	if err := s.give(ctx, to, scope, link, requestType+"/"+m.ID.String()); err != nil {
 		return false, err
 	}
-	return true, a.groupKeys().own(k.GroupID, func(o *ownKeys) (bool, error) {
+	return true, s.keys().own(k.GroupID, func(o *ownKeys) (bool, error) {
 		if g := o.find(scope.generation); g != nil {
 			g.give(m.FromAgentID, membership, link)
 		}

@@ -72,7 +72,7 @@ type KeyChangedError struct {
 	Problem KeyProblem
 	// Pinned is empty at first contact.
 	Pinned, Served KeyIDs
-	// Accept are the key ids that must be accepted to continue. See Agent.AcceptKeys.
+	// Accept are the key ids that must be accepted to continue. See Contacts.Accept.
 	Accept []string
 }
 

@@ -119,11 +119,11 @@ func TestChangedKeysAreRefused(t *testing.T) {
 				t.Errorf("the words do not change with the encryption key: %s", text)
 			}
 			stubborn := again(t, ann)
-			stubborn.AcceptKeys("another", ann.Keys.EncryptionKey().Kid)
+			stubborn.Contacts.Accept("another", ann.Keys.EncryptionKey().Kid)
 			if err := write(t, stubborn, bob); !errors.As(err, &refused) {
 				t.Fatalf("with other keys accepted: %v", err)
 			}
-			stubborn.AcceptKeys(refused.Accept...)
+			stubborn.Contacts.Accept(refused.Accept...)
 			if err := write(t, stubborn, bob); err != nil {
 				t.Fatalf("with these keys accepted: %v", err)
 			}
@@ -145,7 +145,7 @@ func TestChangedKeyIsAcceptedWithoutPins(t *testing.T) {
 	bobs, _ := bob.Keys.pairs()
 	eves := pair(t)
 	n.serve(bob, &keyPair{signing: bobs.signing, encryption: eves.encryption}, nil)
-	ann.pins = &Pins{} // the pins are lost
+	ann.Contacts.pins = &Pins{} // the pins are lost
 	if err := write(t, ann, bob); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestSignedChangesAreFollowed(t *testing.T) {
 			if err := write(t, again(t, ann), bob); err != nil {
 				t.Errorf("%s (bound at first contact: %t): %v", name, bound, err)
 			}
-			pin, err := ann.Pins().Find(ann.Client.BaseURL(), "Bob@acme.localhost")
+			pin, err := ann.Contacts.Pins().Find(ann.Client.BaseURL(), "Bob@acme.localhost")
 			if err != nil || pin.EncryptionKid != n.keys[bob.ID().String()].EncryptionPublicKey.Kid || !pin.WroteTo {
 				t.Errorf("%s: pinned is %+v, %v", name, pin, err)
 			}
@@ -267,7 +267,7 @@ func TestFirstContact(t *testing.T) {
 		if errors.As(err, &refused) != (c.problem != "") || refused != nil && refused.Problem != c.problem {
 			t.Errorf("%s: %v, want %q", name, err, c.problem)
 		}
-		pin, err := ann.Pins().Find(ann.Client.BaseURL(), bob.Handle())
+		pin, err := ann.Contacts.Pins().Find(ann.Client.BaseURL(), bob.Handle())
 		if err != nil || (pin == nil) != (c.problem != "") || pin != nil && pin.Bound() != c.bound {
 			t.Errorf("%s: pinned is %+v, %v", name, pin, err)
 		}
@@ -364,7 +364,7 @@ func TestMailIsVerifiedWithThePin(t *testing.T) {
 	if _, err := fresh.OpenMessage(t.Context(), forged); !errors.As(err, &refused) || refused.Problem != FormerKeyUnknown {
 		t.Fatalf("signed with a false former key: %v", err)
 	}
-	fresh.AcceptKeys(refused.Accept...)
+	fresh.Contacts.Accept(refused.Accept...)
 	if o, err := fresh.OpenMessage(t.Context(), forged); err != nil || !o.FormerKey {
 		t.Fatalf("accepted: %+v %v", o, err)
 	}
@@ -403,7 +403,7 @@ func TestFormerKeys(t *testing.T) {
 	late.EncryptedPayload = seal(t, &KeyRing{agent: ann.ID(), current: stolen}, bob.Keys, "stolen")
 	kid := *early.SenderSigningKid
 	for name, who := range map[string]*Agent{
-		"met before the rotation": again(t, bob), "met after it": {Client: bob.Client, Keys: bob.Keys, Record: bob.Record, clock: bob.clock, pins: &Pins{}},
+		"met before the rotation": again(t, bob), "met after it": unmet(bob),
 	} {
 		if o, err := who.OpenMessage(t.Context(), early); err != nil || !o.FormerKey || o.SenderKid != kid {
 			t.Errorf("%s: written before the replacement: %+v %v", name, o, err)
@@ -435,6 +435,7 @@ func TestFreshness(t *testing.T) {
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
 	now := time.Unix(1_800_000_000, 0)
 	bob.clock = func() time.Time { return now }
+	bob.Contacts.clock = bob.clock
 	for range 2 {
 		if err := write(t, ann, bob); err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func (a *Agent) Listen(ctx context.Context, opts client.StreamOptions) iter.Seq2
 			// The key may be one that another process of this agent has stored before.
 			if in.KeyExchange != nil && in.KeyExchange.Kind == distributionType {
 				var more bool
-				if waiting, more = a.comeLate(ctx, waiting, event.LastEventID, yield); !more {
+				if waiting, more = a.groups.openLate(ctx, waiting, event.LastEventID, yield); !more {
 					return
 				}
 			}
@@ -61,9 +61,9 @@ func (a *Agent) Listen(ctx context.Context, opts client.StreamOptions) iter.Seq2
 
 // comeLate yields the messages that a new key opens, in the order in which they arrived,
 // and returns those that still wait.
-func (a *Agent) comeLate(ctx context.Context, waiting []client.Event, lastID string, yield func(Incoming, error) bool) ([]client.Event, bool) {
+func (s *groups) openLate(ctx context.Context, waiting []client.Event, lastID string, yield func(Incoming, error) bool) ([]client.Event, bool) {
 	for i, event := range waiting {
-		opened, err := a.openKnown(ctx, *event.Message)
+		opened, err := s.openKnown(ctx, *event.Message)
 		if errors.Is(err, ErrNoSenderKey) {
 			continue
 		}

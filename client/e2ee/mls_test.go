@@ -22,12 +22,12 @@ func TestBroadcastWithAStaleGroup(t *testing.T) {
 			t.Errorf("%s: a broadcast is answered %v, %v", name, sent, err)
 		}
 		for _, status := range []int{409, 422} {
-			err := agents[0].orMLSGroup(t.Context(), circle, &client.Error{Status: status, Code: "validation_error"})
+			err := agents[0].groups.orMLSGroup(t.Context(), circle, &client.Error{Status: status, Code: "validation_error"})
 			if refused := (*client.Error)(nil); errors.Is(err, ErrMLSGroup) != enabled || !errors.As(err, &refused) || refused.Status != status {
 				t.Errorf("%s, %d: %v", name, status, err)
 			}
 		}
-		if err := agents[0].orMLSGroup(t.Context(), circle, &client.Error{Status: 503, Code: "overloaded"}); errors.Is(err, ErrMLSGroup) {
+		if err := agents[0].groups.orMLSGroup(t.Context(), circle, &client.Error{Status: 503, Code: "overloaded"}); errors.Is(err, ErrMLSGroup) {
 			t.Errorf("%s: overload is %v", name, err)
 		}
 	}

@@ -168,7 +168,7 @@ func TestPostQuantumKeyIsPinned(t *testing.T) {
 				t.Errorf("the error does not say what to do: %s", text)
 			}
 			accepting := again(t, ann)
-			accepting.AcceptKeys(refused.Accept...)
+			accepting.Contacts.Accept(refused.Accept...)
 			if err := write(t, accepting, bob); err != nil {
 				t.Fatalf("accepted: %v", err)
 			}

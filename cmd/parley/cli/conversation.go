@@ -127,7 +127,7 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 	if err != nil {
 		return err
 	}
-	agent.AcceptKeys(c.AcceptKey...)
+	agent.Contacts.Accept(c.AcceptKey...)
 	out := transcriptJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
 	for m, err := range client.All(ctx, agent.Client.Messages.Transcript, in) {

@@ -287,7 +287,7 @@ func replaced(was e2ee.Restored) []string {
 // unbound returns the pins of those agents among ids whose keys have no binding.
 func unbound(agent *e2ee.Agent, ids ...parley.AgentID) (found []*e2ee.Pin) {
 	for _, id := range ids {
-		if pin, err := agent.Pins().FindAgent(agent.Client.BaseURL(), id); err == nil && pin != nil && !pin.Bound() {
+		if pin, err := agent.Contacts.Pins().FindAgent(agent.Client.BaseURL(), id); err == nil && pin != nil && !pin.Bound() {
 			found = append(found, pin)
 		}
 	}

@@ -186,7 +186,7 @@ type SealingFlags struct {
 func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*e2ee.Agent, error) {
 	agent, err := f.AgentFlags.Session(ctx, may)
 	if err == nil {
-		agent.AcceptKeys(f.AcceptKey...)
+		agent.Contacts.Accept(f.AcceptKey...)
 	}
 	return agent, err
 }
