@@ -80,16 +80,16 @@ func (f *Command[In]) bind(s *Session, r route) {
 
 // bind makes the fields with a tag call the route in it, also those of the fields that are
 // subjects. A route is a method and a path, then "public" and "repeatable".
-func (s *Session) bind(subject reflect.Value) {
+func (c *Session) bind(subject reflect.Value) {
 	for field, value := range subject.Fields() {
 		tag := strings.Fields(field.Tag.Get("call"))
 		switch {
 		case len(tag) > 0:
 			r := route{method: tag[0], path: tag[1], public: slices.Contains(tag, "public")}
 			r.repeatable = r.method == http.MethodGet || slices.Contains(tag, "repeatable")
-			value.Addr().Interface().(interface{ bind(*Session, route) }).bind(s, r)
+			value.Addr().Interface().(interface{ bind(*Session, route) }).bind(c, r)
 		case field.IsExported() && value.Kind() == reflect.Struct:
-			s.bind(value)
+			c.bind(value)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func branded[T any](ctx context.Context, s *Session, k call) (*T, error) {
 }
 
 // call returns the call of a route with the fields of in.
-func (s *Session) call(r route, in any) call {
+func (c *Session) call(r route, in any) call {
 	k := call{route: r, query: url.Values{}, header: http.Header{}}
 	switch value := reflect.ValueOf(in); {
 	case in == nil:
@@ -131,7 +131,7 @@ func (s *Session) call(r route, in any) call {
 		before, rest, _ := strings.Cut(k.path, "{")
 		_, after, _ := strings.Cut(rest, "}")
 		k.path = before + url.PathEscape(fmt.Sprint(in)) + after
-	case s.fill(&k, value):
+	case c.fill(&k, value):
 		k.in = in
 	}
 	return k
@@ -141,13 +141,13 @@ func (s *Session) call(r route, in any) call {
 // are left out unless they are required. An idempotency key is generated, so that a retry
 // after a lost answer does nothing twice. A list is not read in pages, so its Paging is left
 // out. It reports whether fields are left for the body.
-func (s *Session) fill(k *call, in reflect.Value) (body bool) {
+func (c *Session) fill(k *call, in reflect.Value) (body bool) {
 	for field, value := range in.Fields() {
 		path, query, header := field.Tag.Get("path"), field.Tag.Get("query"), field.Tag.Get("header")
 		switch {
 		case field.Type == reflect.TypeFor[api.Paging]():
 		case field.Anonymous:
-			body = s.fill(k, value) || body
+			body = c.fill(k, value) || body
 		case path != "":
 			k.path = strings.Replace(k.path, "{"+path+"}", url.PathEscape(fmt.Sprint(value.Interface())), 1)
 		case header == "Idempotency-Key" && value.IsZero():
@@ -160,7 +160,7 @@ func (s *Session) fill(k *call, in reflect.Value) (body bool) {
 		case query != "":
 			k.query[query] = texts(value)
 		default:
-			k.header[http.CanonicalHeaderKey(s.ownHeader(header))] = texts(value)
+			k.header[http.CanonicalHeaderKey(c.ownHeader(header))] = texts(value)
 		}
 	}
 	return body
