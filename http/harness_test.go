@@ -32,6 +32,7 @@ import (
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/http/limit"
+	"parley/http/rest"
 	"parley/http/webhooks"
 	"parley/journal"
 	"parley/persistence"
@@ -137,7 +138,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	if err := h.node.Start(); err != nil {
 		t.Fatal(err)
 	}
-	cursors, err := parley.NewCursors(make([]byte, 32))
+	cursors, err := rest.NewCursors(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

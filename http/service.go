@@ -39,7 +39,7 @@ import (
 type ServiceOptions struct {
 	Node    *actors.Node
 	Issuer  *auth.Issuer
-	Cursors *parley.Cursors
+	Cursors *rest.Cursors
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	// BaseURL is the public address, without a trailing slash.

@@ -131,3 +131,7 @@ var (
 	// ErrInternal is the answer to a request that failed because of a defect.
 	ErrInternal = Refuse(Internal, "internal", "Internal error.")
 )
+
+// ErrInvalidCursor is the refusal of a cursor that this service did not issue for this
+// list with these filters.
+var ErrInvalidCursor = Refuse(Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")

@@ -32,7 +32,7 @@ type Options struct {
 	Desk   *submission.Desk
 	Cards  *Cards
 	// Cursors seals the positions of lists.
-	Cursors *parley.Cursors
+	Cursors *rest.Cursors
 	// Brand is the neutral word in message types and media types.
 	Brand string
 	Clock parley.Clock

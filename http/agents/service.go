@@ -25,7 +25,7 @@ type Options struct {
 	Show    view.Site
 	Clock   parley.Clock
 	Entropy parley.Entropy
-	Cursors *parley.Cursors
+	Cursors *rest.Cursors
 	// HostSlug is the slug whose host is the server's own, "" if there is none.
 	HostSlug string
 	// Dev is set on a developer's machine, where organizations have no host names.

@@ -88,7 +88,7 @@ const (
 
 // resume sets the position of a cursor, and reports whether the pages before were found by
 // words instead of by meaning.
-func (x *agentSearch) resume(cursors *parley.Cursors, cursor *string) (byWords bool, err error) {
+func (x *agentSearch) resume(cursors *rest.Cursors, cursor *string) (byWords bool, err error) {
 	if cursor == nil {
 		return false, nil
 	}

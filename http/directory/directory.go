@@ -40,7 +40,7 @@ type Options struct {
 	Groups  *access.Groups
 	Index   Index
 	Lists   *rest.Lists
-	Cursors *parley.Cursors
+	Cursors *rest.Cursors
 	Clock   parley.Clock
 	Budget  *limit.Budget
 	Logger  *slog.Logger

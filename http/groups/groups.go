@@ -22,7 +22,7 @@ type Options struct {
 	Desk    *submission.Desk
 	Quotas  access.QuotaProfile
 	Lists   *rest.Lists
-	Cursors *parley.Cursors
+	Cursors *rest.Cursors
 	// Brand is the word in message types.
 	Brand string
 }

@@ -27,7 +27,7 @@ const pageRows = 100
 
 // Lists is the state that all lists share.
 type Lists struct {
-	Cursors *parley.Cursors
+	Cursors *Cursors
 	// ArrayBytes bounds a plain array, in bytes.
 	ArrayBytes int
 }

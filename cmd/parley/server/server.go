@@ -34,6 +34,7 @@ import (
 	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/overload"
+	"parley/http/rest"
 	"parley/http/svid"
 	"parley/journal"
 	"parley/persistence"
@@ -262,7 +263,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cursors, err := parley.NewCursors(secret)
+	cursors, err := rest.NewCursors(secret)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
-package parley
+package rest
 
 import (
 	"bytes"
 	"errors"
 	"strings"
 	"testing"
+
+	"parley/client/parley"
 )
 
 func TestCursors(t *testing.T) {
@@ -35,11 +37,11 @@ func TestCursors(t *testing.T) {
 		forged = append(forged, string(flipped))
 	}
 	for _, text := range forged {
-		if got, err := k.Open(aad, text); !errors.Is(err, ErrInvalidCursor) {
+		if got, err := k.Open(aad, text); !errors.Is(err, parley.ErrInvalidCursor) {
 			t.Errorf("%.20q opened: %q %v", text, got, err)
 		}
 	}
-	if _, err := k.Open("GET /agents/{id}/messages|type=", cursor); !errors.Is(err, ErrInvalidCursor) {
+	if _, err := k.Open("GET /agents/{id}/messages|type=", cursor); !errors.Is(err, parley.ErrInvalidCursor) {
 		t.Error("a cursor was good under other filters")
 	}
 	if _, err := NewCursors(make([]byte, 15)); err == nil {

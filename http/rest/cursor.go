@@ -1,4 +1,4 @@
-package parley
+package rest
 
 import (
 	"crypto/aes"
@@ -9,11 +9,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-)
 
-// ErrInvalidCursor is the refusal of a cursor that this service did not issue for this
-// list with these filters.
-var ErrInvalidCursor = Refuse(Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")
+	"parley/client/parley"
+)
 
 // cursorCharsMax is the longest text that Open decrypts. The longest cursor is the
 // challenge of a registration, with an address and a name of four bytes per character.
@@ -30,7 +28,7 @@ type Cursors struct {
 // as long as the secret is the same, so the secret must survive restarts.
 func NewCursors(secret []byte) (*Cursors, error) {
 	if len(secret) < 16 {
-		return nil, errors.New("parley: a cursor secret needs 16 bytes")
+		return nil, errors.New("a cursor secret needs 16 bytes")
 	}
 	keys, err := hkdf.Key(sha256.New, secret, nil, "parley cursor v1", 64)
 	if err != nil {
@@ -65,19 +63,19 @@ func (k *Cursors) nonce(aad string, position []byte) []byte {
 	return nonce
 }
 
-// Open returns the position that Seal encrypted, or ErrInvalidCursor.
+// Open returns the position that Seal encrypted, or parley.ErrInvalidCursor.
 func (k *Cursors) Open(aad, text string) ([]byte, error) {
 	if len(text) > cursorCharsMax {
-		return nil, ErrInvalidCursor
+		return nil, parley.ErrInvalidCursor
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(sealed) < k.aead.NonceSize() || base64.RawURLEncoding.EncodedLen(len(sealed)) != len(text) {
-		return nil, ErrInvalidCursor
+		return nil, parley.ErrInvalidCursor
 	}
 	nonce, sealed := sealed[:k.aead.NonceSize()], sealed[k.aead.NonceSize():]
 	position, err := k.aead.Open(nil, nonce, sealed, []byte(aad))
 	if err != nil {
-		return nil, ErrInvalidCursor
+		return nil, parley.ErrInvalidCursor
 	}
 	return position, nil
 }

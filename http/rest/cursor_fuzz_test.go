@@ -1,10 +1,12 @@
-package parley
+package rest
 
 import (
 	"bytes"
 	"errors"
 	"strings"
 	"testing"
+
+	"parley/client/parley"
 )
 
 // A cursor opens only for the list that it was sealed for, and only in the spelling
@@ -29,7 +31,7 @@ func FuzzCursor(f *testing.F) {
 			if again := k.Seal(list, got); again != text {
 				t.Fatalf("%q opens for %q as %x, whose cursor is %q", text, list, got, again)
 			}
-		} else if !errors.Is(err, ErrInvalidCursor) || got != nil {
+		} else if !errors.Is(err, parley.ErrInvalidCursor) || got != nil {
 			t.Fatalf("%q: %x, %v", text, got, err)
 		}
 		own := k.Seal(list, position)
