@@ -25,10 +25,10 @@ import (
 
 // mayWrite are the functions that write to the storage engine, and why.
 var mayWrite = map[string]string{
-	"(*Store).write":        "the only way in",
-	"(*Replica).replaceRows":  "the content of another replica, which did come from batches, takes the place of all rows",
-	"opening.openJournals": "the format row says how this directory is laid out and how often it was opened: it is written before there is a journal, and is no part of what journals hold",
-	"examination.giveUp":       "the heads of commits that were given up are this directory's own, and are dropped before there is a journal",
+	"(*Store).write":         "the only way in",
+	"(*Replica).replaceRows": "the content of another replica, which did come from batches, takes the place of all rows",
+	"opening.openJournals":   "the format row says how this directory is laid out and how often it was opened: it is written before there is a journal, and is no part of what journals hold",
+	"examination.giveUp":     "the heads of commits that were given up are this directory's own, and are dropped before there is a journal",
 }
 
 // engineWrites are the methods of the engine's database that change it, and the methods
