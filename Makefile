@@ -222,7 +222,7 @@ soak-bounds: server ## Take all connections, and leave answers unread, as docs/l
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestTenantEndsAtItsQuotas$$' -tenant.for 10m -tenant.stored 1000000000
 
-# The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
+# The attackers of docs/measurements/faults.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m
 .PHONY: soak
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more

@@ -61,7 +61,7 @@ func nextOf(page []byte) string {
 
 // BenchmarkGroupSearch sends queries over 2,000 public groups. It reports the processor
 // time of one request, and of a walk to the end that matches no group. The results are
-// in docs/guarantees.md.
+// in docs/measurements/faults.md.
 func BenchmarkGroupSearch(b *testing.B) {
 	h, w := manyGroups(b)
 	defer h.close()

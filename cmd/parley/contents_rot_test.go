@@ -41,13 +41,13 @@ func TestVerifyFindsDamagedContents(t *testing.T) {
 	verify(0, "is in order")
 }
 
-// checksInDocs returns how many checks docs/guarantees.md promises, as "92 checks".
+// checksInDocs returns how many checks docs/measurements/faults.md promises, as "92 checks".
 func checksInDocs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/guarantees.md")
+	text, err := os.ReadFile("../../docs/measurements/faults.md")
 	promised := regexp.MustCompile("`parley verify`: ([0-9]+ checks) ").FindSubmatch(text)
 	if err != nil || promised == nil {
-		t.Fatalf("docs/guarantees.md does not say how many checks parley verify makes: %v", err)
+		t.Fatalf("docs/measurements/faults.md does not say how many checks parley verify makes: %v", err)
 	}
 	return string(promised[1])
 }

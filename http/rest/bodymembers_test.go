@@ -111,7 +111,7 @@ func TestLargestAllowedBodyIsRead(t *testing.T) {
 }
 
 // BenchmarkMembers reads 80,000 members, with and without the bound. The results are in
-// docs/guarantees.md.
+// docs/measurements/faults.md.
 func BenchmarkMembers(b *testing.B) {
 	for _, bounded := range []bool{true, false} {
 		for _, what := range []string{"beside", "in metadata"} {
