@@ -147,6 +147,9 @@ lint: export GOMEMLIMIT := 3GiB
 lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive switches over sum types, the profile of the server, known vulnerabilities
 	@$(SAY) "formatting"
 	@unformatted=$$($(TOOL) gofumpt -l .); if [ -n "$$unformatted" ]; then printf 'gofumpt would change:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	@$(SAY) "subjects of commits"
+	@long=$$(git log --since=2026-11-30 --format=%s 2>/dev/null | awk 'length > 72'); \
+	if [ -n "$$long" ]; then printf 'longer than 72 characters:\n%s\n' "$$long" >&2; exit 1; fi
 	@$(SAY) "go vet and staticcheck"
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
