@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,9 +135,13 @@ func (t *Types) implemented(of reflect.Type) bool {
 	return false
 }
 
+// folders are those of packages in the name of a type. They are left out, so that a package can
+// move while nodes of both programs run.
+var folders = regexp.MustCompile(`[\w.-]+/`)
+
 func (t *Types) register(of reflect.Type) {
 	p := t.mustCompile(of)
-	p.name = of.String()
+	p.name = folders.ReplaceAllString(of.String(), "")
 	if other := t.names[p.name]; other != nil && other != p {
 		panic(fmt.Sprintf("wire: two types have the name %s", p.name))
 	}
