@@ -60,6 +60,10 @@ var memory = map[string]string{
 	"delivery.Receipts.ReadStep": config, "delivery.Receipts.queries": holds, "delivery.Receipts.webhooks": holds,
 	"delivery.Receipts.batch": process,
 
+	// A journal ends its own memory.
+	"query.reader.journal": config, "host.Engine.journal": config, "actors.core.journal": config, "delivery.Webhooks.journal": config,
+	"delivery.Receipts.journal": config, "erasure.Options.Journal": config,
+
 	"erasure.Erasures.Options": holds, "erasure.Options.Logger": config, "erasure.Erasures.leads": term,
 }
 
