@@ -294,12 +294,11 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 
 // The handlers, by topic.
 type (
-	bridge       struct{ *core } // A2A
-	agentStreams struct{ *core }
-	orgs         struct{ *core }
-	signup       struct{ *core } // registration and tokens
-	serverInfo   struct{ *core }
-	compliance   struct{ *core } // what the service does with data
+	bridge     struct{ *core } // A2A
+	orgs       struct{ *core }
+	signup     struct{ *core } // registration and tokens
+	serverInfo struct{ *core }
+	compliance struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.
 	admission struct{ *core }
 )
