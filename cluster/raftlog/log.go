@@ -159,7 +159,7 @@ func (l *Log) Append(r Record) (uint64, error) {
 	l.mu.Unlock()
 	if err == nil && full {
 		l.writing.Lock()
-		err = l.write()
+		err = writer{l}.write()
 		l.writing.Unlock()
 	}
 	return needed, err

@@ -150,7 +150,7 @@ func (l *Log) start(r *replay) error {
 	}
 	l.before, l.synced, l.syncedCut = l.state.summary(), r.head, l.state.cut().Index
 	l.writtenLast = l.state.last
-	if err := l.begin(r.next, r.head); err != nil {
+	if err := (writer{l}).begin(r.next, r.head); err != nil {
 		return err
 	}
 	if err := l.tail.files[0].SyncData(); err != nil {
@@ -290,7 +290,7 @@ func (r *replay) apply(rec stored, s segment, at int64) error {
 	}
 	l.cache.add(t)
 	l.cache.shrink(l.o.CacheBytes, l.state.last)
-	l.addPoint(point{t.first, s.number, at})
+	writer{l}.addPoint(point{t.first, s.number, at})
 	return nil
 }
 

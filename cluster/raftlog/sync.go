@@ -82,7 +82,7 @@ func (l *Log) sync(handle int) {
 	l.inUse[handle], l.claimed = true, l.appended
 	l.mu.Unlock()
 	l.writing.Lock()
-	err := l.write()
+	err := writer{l}.write()
 	l.mu.Lock()
 	turn, cut, head, file := l.written, l.before.cut.Index, l.tail.head, l.tail.files[handle]
 	needless := err != nil || turn == l.started // another sync has begun that includes it
@@ -130,8 +130,11 @@ func (l *Log) syncedTo(turn uint64, head disk.Head, cut uint64, err error) (remo
 	return !l.removing && l.removable() > 0
 }
 
-// write writes what is pending. writing is held.
-func (l *Log) write() error {
+// writer writes records to segments. Its callers hold writing.
+type writer struct{ *Log }
+
+// write writes what is pending.
+func (l writer) write() error {
 	l.mu.Lock()
 	p, synced, err := l.pending, l.synced.Number, l.err
 	l.pending = batch{b: l.spare.b[:0], starts: l.spare.starts[:0]}
@@ -155,7 +158,7 @@ func (l *Log) write() error {
 	return nil
 }
 
-func (l *Log) writeBatch(p batch, synced uint64) error {
+func (l writer) writeBatch(p batch, synced uint64) error {
 	if l.tail.end >= l.o.SegmentBytes {
 		if err := l.rotate(); err != nil {
 			return err
@@ -220,7 +223,7 @@ func (t *tail) close() error {
 }
 
 // addPoint notes where a record with entries was written. mu is held.
-func (l *Log) addPoint(p point) {
+func (l writer) addPoint(p point) {
 	if p.first == 0 {
 		return
 	}
@@ -234,8 +237,8 @@ func (l *Log) addPoint(p point) {
 	}
 }
 
-// rotate begins the next segment when the present one is durable. writing is held.
-func (l *Log) rotate() error {
+// rotate begins the next segment when the present one is durable.
+func (l writer) rotate() error {
 	l.mu.Lock()
 	for l.syncing > 0 && l.err == nil {
 		l.changed.Wait()
@@ -254,8 +257,8 @@ func (l *Log) rotate() error {
 	return l.begin(l.tail.number+1, l.tail.head)
 }
 
-// begin makes a segment and writes its base. writing is held.
-func (l *Log) begin(number uint64, head disk.Head) error {
+// begin makes a segment and writes its base.
+func (l writer) begin(number uint64, head disk.Head) error {
 	s := segment{number: number, path: l.o.FS.PathJoin(l.o.Dir, segmentName(number)), last: l.before.last}
 	l.tail = tail{segment: s, seed: seedOf(l.o.ID, number)}
 	for i := range l.tail.files {

@@ -62,8 +62,11 @@ func (s *sim) fence(n *node) {
 	n.core.Fence(s.tag)
 }
 
-// faults makes things fail. Every run has a selection of them.
-func (s *sim) faults() {
+// faults make things fail in a simulation.
+type faults struct{ *sim }
+
+// start makes things fail. Every run has a selection of them.
+func (s faults) start() {
 	kinds := []func(){
 		s.cutOne, s.isolate, s.split, s.crashOne, s.crashAll, s.stall, s.clock, s.pause, s.transfer, s.loseDisk, s.weather, s.elect, s.rollBack,
 	}
@@ -85,7 +88,7 @@ func (s *sim) faults() {
 		if s.quiet || len(chosen) == 0 {
 			return
 		}
-		some(s, chosen)()
+		some(s.sim, chosen)()
 		s.after(s.between(pause/4, pause), again)
 	}
 	s.after(s.between(0, time.Second), again)
@@ -93,8 +96,8 @@ func (s *sim) faults() {
 }
 
 // flushes makes states durable now and then.
-func (s *sim) flushes() {
-	n := some(s, s.all())
+func (s faults) flushes() {
+	n := some(s.sim, s.all())
 	if n.up {
 		n.event(0, n.state.BeginFlush)
 		n.event(s.between(5*time.Millisecond, 80*time.Millisecond), n.state.EndFlush)
@@ -105,10 +108,10 @@ func (s *sim) flushes() {
 	s.after(s.between(10*time.Millisecond, 200*time.Millisecond), s.flushes)
 }
 
-func (s *sim) while() time.Duration { return s.between(20*time.Millisecond, 2*time.Second) }
+func (s faults) while() time.Duration { return s.between(20*time.Millisecond, 2*time.Second) }
 
-func (s *sim) cutOne() {
-	a, b := some(s, s.all()), some(s, s.all())
+func (s faults) cutOne() {
+	a, b := some(s.sim, s.all()), some(s.sim, s.all())
 	long := s.while()
 	s.trace("nothing passes from %d to %d for %v", a.id, b.id, long)
 	s.net.cut(a.id, b.id, long)
@@ -117,8 +120,8 @@ func (s *sim) cutOne() {
 	}
 }
 
-func (s *sim) isolate() {
-	n, long, oneWay := some(s, s.all()), s.while(), s.rng.IntN(4)
+func (s faults) isolate() {
+	n, long, oneWay := some(s.sim, s.all()), s.while(), s.rng.IntN(4)
 	s.trace("node %d is isolated (%d) for %v", n.id, oneWay, long)
 	for _, other := range s.all() {
 		if oneWay != 1 {
@@ -130,7 +133,7 @@ func (s *sim) isolate() {
 	}
 }
 
-func (s *sim) split() {
+func (s faults) split() {
 	long, mask := s.while(), s.rng.IntN(64)
 	s.trace("the nodes are split (%b) for %v", mask, long)
 	for _, a := range s.all() {
@@ -142,15 +145,15 @@ func (s *sim) split() {
 	}
 }
 
-func (s *sim) crashOne() { s.restart(some(s, s.all())) }
+func (s faults) crashOne() { s.restart(some(s.sim, s.all())) }
 
-func (s *sim) crashAll() {
+func (s faults) crashAll() {
 	for _, n := range s.all() {
 		s.restart(n)
 	}
 }
 
-func (s *sim) restart(n *node) {
+func (s faults) restart(n *node) {
 	if !n.up {
 		return
 	}
@@ -172,7 +175,7 @@ func (n *node) flicker() {
 }
 
 // elect makes an election in which several nodes stand, and voters crash.
-func (s *sim) elect() {
+func (s faults) elect() {
 	if leader := s.group.leader(); leader != nil {
 		leader.flicker()
 	}
@@ -195,14 +198,14 @@ func (n *node) jump(ticks int) {
 	}
 }
 
-func (s *sim) stall() {
-	n := some(s, s.all())
+func (s faults) stall() {
+	n := some(s.sim, s.all())
 	n.stalled = s.now + s.while()
 	s.trace("the disk of node %d stalls until %v", n.id, n.stalled)
 }
 
-func (s *sim) clock() {
-	n := some(s, s.all())
+func (s faults) clock() {
+	n := some(s.sim, s.all())
 	if s.rng.IntN(2) == 0 {
 		n.rate = 0.5 + 1.5*s.rng.Float64()
 		s.trace("the clock of node %d has the rate %.2f", n.id, n.rate)
@@ -214,15 +217,15 @@ func (s *sim) clock() {
 	}
 }
 
-func (s *sim) pause() {
-	n := some(s, s.all())
+func (s faults) pause() {
+	n := some(s.sim, s.all())
 	n.paused = max(n.paused, s.now+s.while())
 	s.trace("node %d is paused until %v", n.id, n.paused)
 }
 
-func (s *sim) transfer() {
+func (s faults) transfer() {
 	if n := s.group.leader(); n != nil && n.paused <= s.now {
-		to := some(s, s.all()).id
+		to := some(s.sim, s.all()).id
 		s.trace("node %d is asked to hand over to node %d", n.id, to)
 		n.event(0, func() { _ = n.core.Transfer(to); n.turn() })
 	}
@@ -230,11 +233,11 @@ func (s *sim) transfer() {
 
 // loseDisk destroys a disk. The node never returns: another one takes its place, under
 // a new id.
-func (s *sim) loseDisk() {
+func (s faults) loseDisk() {
 	if s.rng.IntN(3) > 0 || !s.group.canLose() {
 		return
 	}
-	n := some(s, s.group.alive(s.group.leader()))
+	n := some(s.sim, s.group.alive(s.group.leader()))
 	n.crash()
 	s.trace("node %d loses its disk", n.id)
 	if s.Defect == ReusedID {
@@ -248,8 +251,8 @@ func (s *sim) loseDisk() {
 
 // rollBack puts an older copy of its disk in the place of a node's disk. The other nodes go on
 // meanwhile.
-func (s *sim) rollBack() {
-	n := some(s, s.all())
+func (s faults) rollBack() {
+	n := some(s.sim, s.all())
 	older, found := s.copies[n.id]
 	if !found || !n.up || !n.settled || !s.group.canLose() {
 		return
@@ -268,21 +271,21 @@ func (s *sim) rollBack() {
 }
 
 // weather changes how well the network works.
-func (s *sim) weather() {
+func (s faults) weather() {
 	s.net.loss, s.net.double = s.rng.IntN(30)*s.rng.IntN(2), s.rng.IntN(30)*s.rng.IntN(2)
 	s.net.slow = time.Duration(s.rng.IntN(2)) * s.between(time.Millisecond, 80*time.Millisecond)
 	s.trace("the network loses %d%%, doubles %d%%, delays by up to %v", s.net.loss, s.net.double, s.net.slow)
 }
 
 // heal ends all faults.
-func (s *sim) heal() {
+func (s faults) heal() {
 	if s.Violation != nil {
 		return
 	}
 	s.now = troubled
 	s.trace("all faults end")
 	s.quiet = true
-	s.net = network{sim: s, cuts: map[[2]uint64]int{}}
+	s.net = network{sim: s.sim, cuts: map[[2]uint64]int{}}
 	s.check.healed = s.check.last()
 	for _, n := range s.all() {
 		n.stalled, n.rate = 0, 1

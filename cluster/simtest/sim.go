@@ -169,10 +169,10 @@ func (s *sim) start() {
 	s.nextID = uint64(size + 1)
 	s.group = group{sim: s}
 	s.client()
-	s.faults()
+	faults{s}.start()
 	s.group.operate()
 	s.run(troubled)
-	s.heal()
+	faults{s}.heal()
 	s.run(troubled + healing)
 	if s.Violation == nil {
 		s.check.converged()
