@@ -1,6 +1,7 @@
 package parley_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -39,6 +40,30 @@ func TestLines(t *testing.T) {
 		told, err := strconv.ParseFloat(strings.ReplaceAll(string(stated[1]), ",", ""), 64)
 		if err != nil || math.Abs(told-lines) > lines/20 {
 			t.Errorf("docs/architecture.md says that %s has %.0f lines; these are %.0f", kind, told, lines)
+		}
+	}
+}
+
+// TestNewcomersLines: the picture in docs/newcomers.md has the lines of each folder within 5 %.
+func TestNewcomersLines(t *testing.T) {
+	counted := map[string]float64{}
+	for _, s := range sources(t, os.DirFS(".")) {
+		if folder, _, nested := strings.Cut(s.file, "/"); nested && !s.test && !s.generated {
+			counted[folder] += float64(bytes.Count(s.text, []byte("\n")))
+		}
+	}
+	page, err := os.ReadFile("docs/newcomers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^ ([a-z]+)(?:/parley)? +([0-9,]+)   `).FindAllStringSubmatch(string(page), -1)
+	if len(rows) != 8 {
+		t.Fatalf("found %d folders in the picture, want 8", len(rows))
+	}
+	for _, row := range rows {
+		lines := counted[row[1]]
+		if told, err := strconv.ParseFloat(strings.ReplaceAll(row[2], ",", ""), 64); err != nil || math.Abs(told-lines) > lines/20 {
+			t.Errorf("docs/newcomers.md says that %s has %s lines; these are %.0f", row[1], row[2], lines)
 		}
 	}
 }

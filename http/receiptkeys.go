@@ -7,8 +7,8 @@ import (
 
 	"parley/actors"
 	"parley/client/api"
-	"parley/client/parley"
 	"parley/http/auth"
+	"parley/http/view"
 )
 
 // receiptKeys are the keys that sign receipts. All former ones stay published, because a
@@ -50,17 +50,11 @@ func (r *receiptKeys) document(ctx context.Context) (*publishedReceiptKeys, erro
 	}
 	p := &publishedReceiptKeys{with: used}
 	for _, k := range minted {
-		p.all = append(p.all, publishedKey(k.GetPublic(), k.GetKid()))
+		p.all = append(p.all, view.SigningKey(k.GetPublic(), k.GetKid()))
 		p.newest = max(p.newest, k.GetAtMs())
 	}
 	r.published.Store(p)
 	return p, nil
-}
-
-// publishedKey is a key of the key document.
-func publishedKey(public []byte, kid string) api.SigningKey {
-	jwk := api.NewJWK(parley.Ed25519, public)
-	return api.SigningKey{KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: kid, Use: "sig", Algorithm: auth.Algorithm}
 }
 
 // receiptKey returns the key that signs receipts now, on all nodes.

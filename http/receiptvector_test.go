@@ -15,6 +15,7 @@ import (
 	"parley/client/api"
 	"parley/http/auth"
 	"parley/http/messages"
+	"parley/http/view"
 )
 
 // TestReceiptVectors: the server makes the receipts of the test vectors byte for byte, with
@@ -47,7 +48,7 @@ func TestReceiptVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := auth.SigningKey{Kid: keys.Keys[0].Kid, Private: ed25519.NewKeyFromSeed(seed)}
-	if published := publishedKey(key.Public(), key.Kid); !slices.Equal(keys.Keys, []api.SigningKey{published}) {
+	if published := view.SigningKey(key.Public(), key.Kid); !slices.Equal(keys.Keys, []api.SigningKey{published}) {
 		t.Errorf("the key is published as %+v, want %+v", published, keys.Keys)
 	}
 	for _, r := range v.Receipts {

@@ -15,6 +15,7 @@ import (
 	"parley/http/auth"
 	"parley/http/limit"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -222,7 +223,7 @@ func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 			if k.Created.After(newest) {
 				newest = k.Created
 			}
-			keys.Keys = append(keys.Keys, publishedKey(k.Public(), k.Kid))
+			keys.Keys = append(keys.Keys, view.SigningKey(k.Public(), k.Kid))
 		}
 		// The former key was retired when the newest was created, and is published for
 		// SigningKeyAfterlife after that.

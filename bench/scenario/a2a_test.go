@@ -127,7 +127,7 @@ func call(t *testing.T, f fault) (run result.Run, w window, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2a.A2aTurns}, around{meter: blindMeter{s}, window: &w})
+	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2a.Turns}, around{meter: blindMeter{s}, window: &w})
 	return run, w, err
 }
 

@@ -68,10 +68,8 @@ func (s KeyLog) Describe(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	jwk := api.NewJWK(parley.Ed25519, k.Public())
-	return c.Document(api.KeyLog{Origin: k.origin, VerifierKey: k.verifier, Keys: []api.SigningKey{{
-		KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
-	}}}, s.since(k.Created), rest.CacheHour)
+	keys := []api.SigningKey{view.SigningKey(k.Public(), k.Kid)}
+	return c.Document(api.KeyLog{Origin: k.origin, VerifierKey: k.verifier, Keys: keys}, s.since(k.Created), rest.CacheHour)
 }
 
 // Checkpoint returns the newest tree of the log, signed. // source: C2SP tlog-checkpoint

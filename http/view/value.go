@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"parley/client/api"
+	"parley/client/parley"
+	"parley/http/auth"
 	"parley/journal"
 )
 
@@ -58,4 +60,10 @@ func Folded(words []string) []string {
 		}
 	}
 	return Once(all)
+}
+
+// SigningKey is a key of a key document.
+func SigningKey(public []byte, kid string) api.SigningKey {
+	jwk := api.NewJWK(parley.Ed25519, public)
+	return api.SigningKey{KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: kid, Use: "sig", Algorithm: auth.Algorithm}
 }

@@ -85,19 +85,7 @@ func (c *PollIndex) Known(agent parley.AgentID, durable uint64, since int64) (co
 
 // Count counts the messages to an agent in a view that has everything up to durable.
 func (c *PollIndex) Count(ctx context.Context, v journal.View, agent parley.AgentID, durable uint64, since int64) (int, error) {
-	return c.since(ctx, v, c.of(agent), durable, since)
-}
-
-func (c *PollIndex) of(agent parley.AgentID) *feedIndex {
-	x, found := c.feeds.GetIfPresent(agent)
-	if !found {
-		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: *c.blockEntries})
-	}
-	return x
-}
-
-// since counts the messages of a view that has everything up to durable.
-func (c *PollIndex) since(ctx context.Context, v journal.View, x *feedIndex, durable uint64, since int64) (int, error) {
+	x := c.of(agent)
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, durable, since)
 	if x.size.Load() != had {
@@ -121,6 +109,14 @@ func (c *PollIndex) since(ctx context.Context, v journal.View, x *feedIndex, dur
 		return true
 	})
 	return t.certain, err
+}
+
+func (c *PollIndex) of(agent parley.AgentID) *feedIndex {
+	x, found := c.feeds.GetIfPresent(agent)
+	if !found {
+		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: *c.blockEntries})
+	}
+	return x
 }
 
 // weigh updates the weight of an index.

@@ -109,12 +109,12 @@ func polls(t *rapid.T, spoil func(*feedIndex)) error {
 		if rapid.IntRange(0, 9).Draw(t, "gone") == 0 {
 			cancel()
 		}
-		x, least := c.of(agent), counted(v.lines, since)
-		n, known := x.known(edge, since)
+		least := counted(v.lines, since)
+		n, known := c.Known(agent, edge, since)
 		if known { // the caller saw nothing beyond the durable position
 			least = counted(v.lines[:durable], since)
 		} else {
-			n, err = c.since(ctx, journal.ViewOf(v), x, edge, since)
+			n, err = c.Count(ctx, journal.ViewOf(v), agent, edge, since)
 		}
 		cancel()
 		if !errors.Is(err, context.Canceled) && (err != nil || n < least || n > counted(most, since)) {
@@ -185,10 +185,10 @@ func TestPollReadsAtMostOneBlock(t *testing.T) {
 		t.Helper()
 		read = 0
 		var err error
-		x, edge := c.of(agent), uint64(len(v.lines))
-		n, known := x.known(edge, since)
+		edge := uint64(len(v.lines))
+		n, known := c.Known(agent, edge, since)
 		if !known {
-			n, err = c.since(context.Background(), journal.ViewOf(v), x, edge, since)
+			n, err = c.Count(context.Background(), journal.ViewOf(v), agent, edge, since)
 		}
 		if want := counted(v.lines, since); n != want || err != nil || read > most {
 			t.Errorf("since %d: %d (%v) of %d, %d entries were read, want at most %d", since, n, err, want, read, most)

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// A2aTurns is how many windows each of the two calls gets, in turn. Each takes that
+	// Turns is how many windows each of the two calls gets, in turn. Each takes that
 	// part of the duration of a run, so that a moment in which the machine is slow hits
 	// both.
-	A2aTurns = 4
+	Turns = 4
 	// taskTextMax bounds the text of a task: longer parts do not fit into a payload.
 	taskTextMax = 98_000
 )
@@ -86,11 +86,11 @@ func (a *Scenario) calls(ctx context.Context, r *host.Round) error {
 		return fmt.Errorf("%s: no agents that are reachable over A2A: %w", a.host.Name(), err)
 	}
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
-	plan.Duration /= A2aTurns
-	plan.WarmUp /= A2aTurns
+	plan.Duration /= Turns
+	plan.WarmUp /= Turns
 	plan.Overtime = plan.Duration
 	prepare := [2]func(context.Context, int) (load.Dial, error){a.sync, a.Prepare}
-	sums, _, err := host.InTurn(ctx, plan, meter, A2aTurns, prepare, window, func(int) error { return a.host.FreshTokens(ctx) })
+	sums, _, err := host.InTurn(ctx, plan, meter, Turns, prepare, window, func(int) error { return a.host.FreshTokens(ctx) })
 	if err != nil {
 		return err
 	}
