@@ -26,7 +26,7 @@ var locks = []lock{
 	{"golang.org/x/mod", []string{"parley/actors/keylog", "parley/http/agents"}, "one package builds the tree of the key log, another signs its checkpoints"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"golang.org/x/sys", []string{"parley/http/connlimit"}, "one package decides what the kernel may hold of a connection"},
-	{"golang.org/x/sync", []string{"parley/persistence/keyring"}, "files that are written at once, and the first error of them"},
+	{"golang.org/x/sync", []string{"parley/actors/projection", "parley/persistence/keyring"}, "parts of one work done at once, and the first error of them"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/actors/query/cache", "parley/http/directory", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/client", "parley/client/...", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},

@@ -28,7 +28,7 @@ import (
 const (
 	checkpointMagic = "parleydx"
 	// checkpointVersion changes with the format and with how texts are analyzed.
-	checkpointVersion = 2
+	checkpointVersion = 3
 	// blockBytes is the size from which a block is full; blockBytesMax bounds what a
 	// reader allocates.
 	blockBytes    = 1 << 20

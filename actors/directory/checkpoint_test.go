@@ -16,7 +16,7 @@ import (
 
 // analysisVersion is the version of checkpoints, and a hash of what some texts are divided
 // into.
-const analysisVersion = "2 4d25b3b8ff9b33bb"
+const analysisVersion = "3 4d25b3b8ff9b33bb"
 
 // turned seals a block by inverting its bits under the organization, so that a block
 // under another organization does not open.

@@ -1,13 +1,14 @@
 package projection
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
 	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"parley/actors/directory"
 	"parley/actors/rules"
@@ -67,23 +68,23 @@ func (d *Directory) readCheckpoint() error {
 	if err != nil {
 		return err
 	}
-	agents, versions, err := directory.ReadCheckpoint(file, d.options, d.o.Checkpoint.Unseal)
+	agents, encoded, err := directory.ReadCheckpoint(file, d.options, d.o.Checkpoint.Unseal)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	orgs, hidden, err := decodeVersions(versions)
+	read, err := decodeVersions(encoded)
 	if err != nil {
 		return err
 	}
 	owners := make(map[parley.AgentID]parley.OrgID, agents.Len())
 	agents.Versions(func(id parley.AgentID, owner parley.OrgID, _ uint64) {
-		if orgs[owner] == nil { // its version differs from any, so it is read again
-			orgs[owner] = &orgCards{agents: map[parley.AgentID]struct{}{}}
+		if read.orgs[owner] == nil { // its version differs from any, so it is read again
+			read.orgs[owner] = &orgCards{agents: map[parley.AgentID]struct{}{}}
 		}
-		orgs[owner].agents[id] = struct{}{}
+		read.orgs[owner].agents[id] = struct{}{}
 		owners[id] = owner
 	})
-	d.agents, d.orgs, d.owners, d.hidden = agents, orgs, owners, hidden
+	d.agents, d.versions, d.owners = agents, read, owners
 	return nil
 }
 
@@ -99,7 +100,7 @@ func (d *Directory) noteStored() error {
 	d.agents.Versions(func(id parley.AgentID, _ parley.OrgID, version uint64) { known[id] = version })
 	var all []versioned
 	err := errors.Join(v.Keys(journal.PublicTable, func(key []byte) bool {
-		d.note(journal.Change{Table: journal.PublicTable, Key: key})
+		d.changed.observe(journal.Change{Table: journal.PublicTable, Key: key})
 		return true
 	}), v.Keys(journal.CardTable, func(key []byte) bool {
 		id := parley.IDFromBytes[parley.AgentID](key)
@@ -108,16 +109,16 @@ func (d *Directory) noteStored() error {
 		return true
 	}))
 	for id := range known { // they have no row any more
-		d.noteAll(change{journal.AgentStream, parley.AnyID(id)})
+		d.changed.add(change{journal.AgentStream, parley.AnyID(id)})
 	}
 	for id, owner := range d.orgs {
 		all = append(all, versioned{change{journal.OrgStream, parley.AnyID(id)}, owner.version})
 	}
-	changed, compared := d.compare(v, all)
+	differ, compared := differing(v, all)
+	d.changed.add(differ...)
 	if err = errors.Join(err, compared); err == nil && d.o.Checkpoint != nil {
-		d.o.Logger.Info("the directory compared its index with what is stored", "cards", d.agents.Len(), "compared", len(all), "changed", changed+len(known))
+		d.o.Logger.Info("the directory compared its index with what is stored", "cards", d.agents.Len(), "compared", len(all), "changed", len(differ)+len(known))
 	}
-	signal(d.wake)
 	return err
 }
 
@@ -128,16 +129,14 @@ type versioned struct {
 	version uint64
 }
 
-// compare records those whose stored version is another one, and returns their number.
-func (d *Directory) compare(v journal.View, all []versioned) (changed int, err error) {
+// differing returns those whose stored version is another one.
+func differing(v journal.View, all []versioned) (differ []change, err error) {
 	var mu sync.Mutex
-	var running sync.WaitGroup
+	var running errgroup.Group
 	parts := runtime.GOMAXPROCS(0) // it may change meanwhile
 	for part := range parts {
 		from, upTo := part*len(all)/parts, (part+1)*len(all)/parts
-		running.Go(func() {
-			var differ []change
-			var failed error
+		running.Go(func() error {
 			for _, x := range all[from:upTo] {
 				stream := rules.OrgStream(parley.OrgID(x.id))
 				if x.kind == journal.AgentStream {
@@ -148,22 +147,19 @@ func (d *Directory) compare(v journal.View, all []versioned) (changed int, err e
 					stored, err = v.Version(stream)
 				}
 				if err != nil {
-					failed = err
-					break
+					return err
 				}
 				if x.version == 0 || stored != x.version {
+					mu.Lock()
 					differ = append(differ, x.change)
+					mu.Unlock()
 				}
 			}
-			d.noteAll(differ...)
-			mu.Lock()
-			defer mu.Unlock()
-			changed += len(differ)
-			err = errors.Join(err, failed)
+			return nil
 		})
 	}
-	running.Wait()
-	return changed, err
+	err = running.Wait()
+	return differ, err
 }
 
 // checkpointDue reports whether the next checkpoint is to be written. Only run calls it.
@@ -179,19 +175,21 @@ func (d *Directory) checkpointDue() bool {
 // what depends on an organization's tier is then in the index.
 func (d *Directory) beginCheckpoint() {
 	d.saved, d.written = d.agents.Generation(), d.o.Clock()
-	versions := d.encodeVersions()
+	encoded, err := d.versions.encode()
 	d.writing.Store(true)
 	d.running.Go(func() {
 		defer d.writing.Store(false)
-		d.writeCheckpoint(versions)
+		d.writeCheckpoint(encoded, err)
 	})
 }
 
-func (d *Directory) writeCheckpoint(versions []byte) {
+func (d *Directory) writeCheckpoint(versions []byte, err error) {
 	began := d.o.Clock()
-	err := d.o.Checkpoint.Replace(func(to io.Writer) error {
-		return d.agents.WriteCheckpoint(to, versions, d.o.Checkpoint.Seal)
-	})
+	if err == nil {
+		err = d.o.Checkpoint.Replace(func(to io.Writer) error {
+			return d.agents.WriteCheckpoint(to, versions, d.o.Checkpoint.Seal)
+		})
+	}
 	if err != nil {
 		d.o.Logger.Warn("the checkpoint of the directory could not be written; the next start takes longer", "error", err)
 		return
@@ -209,81 +207,12 @@ func (d *Directory) closeCheckpoint() {
 	if d.o.Checkpoint == nil || d.o.Journal.Trouble() != nil {
 		return
 	}
-	for began := d.o.Clock(); d.pending() > 0; {
+	for began := d.o.Clock(); d.changed.len() > 0; {
 		if d.o.Clock().Sub(began) > closePatience || d.readSome() != nil {
 			return
 		}
 	}
 	if d.agents.Generation() != d.saved {
-		d.writeCheckpoint(d.encodeVersions())
+		d.writeCheckpoint(d.versions.encode())
 	}
-}
-
-// encodeVersions returns what a checkpoint says beside the cards: the versions and tiers of their
-// organizations, and the versions of agents whose cards are not shown. It has ids and
-// numbers only.
-func (d *Directory) encodeVersions() []byte {
-	var b []byte
-	live := 0
-	for _, owner := range d.orgs {
-		if len(owner.agents) > 0 {
-			live++
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(live))
-	for id, owner := range d.orgs {
-		if len(owner.agents) > 0 {
-			b = binary.BigEndian.AppendUint64(append(b, id[:]...), owner.version)
-			b = binary.AppendVarint(b, int64(owner.tier))
-		}
-	}
-	n := min(len(d.hidden), hiddenMax)
-	b = binary.AppendUvarint(b, uint64(n))
-	for id, version := range d.hidden {
-		if n--; n < 0 {
-			break
-		}
-		b = binary.BigEndian.AppendUint64(append(b, id[:]...), version)
-	}
-	return b
-}
-
-// decodeVersions is the reverse of encodeVersions.
-func decodeVersions(b []byte) (orgs map[parley.OrgID]*orgCards, hidden map[parley.AgentID]uint64, err error) {
-	orgs, hidden = map[parley.OrgID]*orgCards{}, map[parley.AgentID]uint64{}
-	number := func(decode func([]byte) (uint64, int)) (n uint64) {
-		n, size := decode(b)
-		if size <= 0 {
-			b, err = nil, directory.ErrCheckpoint
-			return 0
-		}
-		b = b[size:]
-		return n
-	}
-	tier := func(b []byte) (uint64, int) {
-		n, size := binary.Varint(b)
-		return uint64(n), size
-	}
-	entry := func() (id parley.AnyID, version uint64) {
-		if len(b) < 24 {
-			b, err = nil, directory.ErrCheckpoint
-			return id, 0
-		}
-		copy(id[:], b)
-		version = binary.BigEndian.Uint64(b[16:])
-		b = b[24:]
-		return id, version
-	}
-	for n := number(binary.Uvarint); n > 0 && err == nil; n-- {
-		id, version := entry()
-		orgs[parley.OrgID(id)] = &orgCards{tier: int32(number(tier)), version: version, agents: map[parley.AgentID]struct{}{}}
-	}
-	for n := number(binary.Uvarint); n > 0 && err == nil; n-- {
-		id, version := entry()
-		hidden[parley.AgentID(id)] = version
-	}
-	if err == nil && len(b) > 0 {
-		err = directory.ErrCheckpoint
-	}
-	return orgs, hidden, err
 }

@@ -92,9 +92,9 @@ func (s *scene) settled() {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		select {
 		case <-s.d.built:
-			if s.d.pending() == 0 && len(s.d.agents.WithoutVector(1)) == 0 {
+			if s.d.changed.len() == 0 && len(s.d.agents.WithoutVector(1)) == 0 {
 				time.Sleep(5 * time.Millisecond) // what is being read
-				if s.d.pending() == 0 && len(s.d.agents.WithoutVector(1)) == 0 {
+				if s.d.changed.len() == 0 && len(s.d.agents.WithoutVector(1)) == 0 {
 					return
 				}
 			}
@@ -168,7 +168,7 @@ func TestCheckpointIsLikeRows(t *testing.T) {
 			checkpoint := r.IntN(3) > 0 || round == 0
 			s.settled()
 			if checkpoint {
-				s.d.writeCheckpoint(s.d.encodeVersions())
+				s.d.writeCheckpoint(s.d.versions.encode())
 			}
 			for range r.IntN(15) {
 				s.randomChange(r, orgs, agents)
@@ -318,9 +318,9 @@ func (s *scene) kill() {
 // crash stops the machine while a checkpoint is written: some of what was not synced is
 // lost. The index must be settled.
 func (s *scene) crash(r *rand.Rand) {
-	versions := s.d.encodeVersions()
+	versions, err := s.d.versions.encode()
 	var writing sync.WaitGroup
-	writing.Go(func() { s.d.writeCheckpoint(versions) })
+	writing.Go(func() { s.d.writeCheckpoint(versions, err) })
 	time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
 	left := s.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(101), RNG: rand.New(rand.NewPCG(r.Uint64(), 2))})
 	writing.Wait()

@@ -41,22 +41,18 @@ type Directory struct {
 	// agents is set before built is closed, and not changed after that.
 	agents *directory.Index
 	groups *directory.Groups
-	// orgs are organizations that have, or had, cards in the index, and owners the
-	// organizations of the agents in it. hidden are agents whose cards are stored and not
-	// in the index, with the versions that were read. Only run uses them.
-	orgs   map[parley.OrgID]*orgCards
+	// versions are those that were read, and owners the organizations of the agents in the
+	// index. Only run uses them.
+	versions
 	owners map[parley.AgentID]parley.OrgID
-	hidden map[parley.AgentID]uint64
 	// saved is the generation that the last checkpoint has, written when it was begun.
 	// Only run uses them, and Close after it.
 	saved   uint64
 	written time.Time
 	writing atomic.Bool
 
-	mu sync.Mutex
-	// changed is what is to be read again. It has each id once.
-	changed map[change]struct{}
-	wake    chan struct{}
+	// changed is what is to be read again.
+	changed *changes
 	// replaced says that anything may have changed.
 	replaced atomic.Bool
 	// built is closed once everything stored at the start is in the index.
@@ -69,20 +65,6 @@ type Directory struct {
 	stop      context.CancelFunc
 	unobserve func()
 	running   sync.WaitGroup
-}
-
-// orgCards are the cards of an organization in the index, the tier that they have, and the
-// version of the organization that has this tier.
-type orgCards struct {
-	tier    int32
-	version uint64
-	agents  map[parley.AgentID]struct{}
-}
-
-// change names what has changed: an agent, an organization or a group.
-type change struct {
-	kind journal.StreamKind
-	id   parley.AnyID
 }
 
 const (
@@ -107,7 +89,7 @@ func Open(o Options) *Directory {
 	options := directory.Options{Embedder: o.Embedder.ID(), Dim: o.Embedder.Dim(), Instance: instance}
 	d := &Directory{
 		o: o, options: options, agents: directory.New(options), groups: directory.NewGroups(instance), written: o.Clock(),
-		orgs: map[parley.OrgID]*orgCards{}, owners: map[parley.AgentID]parley.OrgID{}, hidden: map[parley.AgentID]uint64{}, changed: map[change]struct{}{}, wake: make(chan struct{}, 1), embed: make(chan struct{}, 1), built: make(chan struct{}),
+		versions: noVersions(), owners: map[parley.AgentID]parley.OrgID{}, changed: &changes{all: map[change]struct{}{}, wake: make(chan struct{}, 1)}, embed: make(chan struct{}, 1), built: make(chan struct{}),
 		queries: otter.Must(&otter.Options[string, []float32]{MaximumSize: queriesMax}),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -115,10 +97,10 @@ func Open(o Options) *Directory {
 	d.unobserve = o.Journal.Observe(journal.Observer{
 		Tables:  []journal.Table{journal.CardTable, journal.PublicTable},
 		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream},
-		Changed: d.note,
+		Changed: d.changed.observe,
 		Replaced: func() {
 			d.replaced.Store(true)
-			signal(d.wake)
+			signal(d.changed.wake)
 		},
 	})
 	d.running.Go(d.run)
@@ -139,28 +121,6 @@ func (d *Directory) Close() {
 	d.stop()
 	d.running.Wait()
 	d.closeCheckpoint()
-}
-
-// note records what has changed. Agents and organizations without a card are left out when
-// they are read.
-func (d *Directory) note(c journal.Change) {
-	x := change{c.Stream.Kind, c.Stream.ID}
-	switch c.Table {
-	case journal.CardTable:
-		x = change{journal.AgentStream, parley.IDFromBytes[parley.AnyID](c.Key)}
-	case journal.PublicTable:
-		x = change{journal.GroupStream, parley.IDFromBytes[parley.AnyID](c.Key)}
-	}
-	d.noteAll(x)
-}
-
-func (d *Directory) noteAll(all ...change) {
-	d.mu.Lock()
-	for _, x := range all {
-		d.changed[x] = struct{}{}
-	}
-	d.mu.Unlock()
-	signal(d.wake)
 }
 
 func signal(c chan struct{}) {
@@ -193,7 +153,7 @@ func (d *Directory) run() {
 	}
 	for building := true; d.ctx.Err() == nil; {
 		if d.replaced.Swap(false) {
-			d.groups.Each(func(id parley.GroupID) { d.noteAll(change{journal.GroupStream, parley.AnyID(id)}) })
+			d.groups.Each(func(id parley.GroupID) { d.changed.add(change{journal.GroupStream, parley.AnyID(id)}) })
 			d.readStored()
 		}
 		pause := d.drain()
@@ -209,7 +169,7 @@ func (d *Directory) run() {
 			again = time.After(pause)
 		}
 		select {
-		case <-d.wake:
+		case <-d.changed.wake:
 		case <-tick:
 		case <-again:
 		case <-d.ctx.Done():
@@ -221,7 +181,7 @@ func (d *Directory) run() {
 // drain reads until nothing is left. After a failure it returns how long to wait.
 func (d *Directory) drain() (pause time.Duration) {
 	for d.ctx.Err() == nil {
-		if d.pending() == 0 {
+		if d.changed.len() == 0 {
 			signal(d.embed)
 			return 0
 		}
@@ -232,30 +192,13 @@ func (d *Directory) drain() (pause time.Duration) {
 	return 0
 }
 
-// pending returns how many changes are to be read.
-func (d *Directory) pending() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.changed)
-}
-
 // readSome reads some changes. After a failure it records them again.
 func (d *Directory) readSome() error {
-	d.mu.Lock()
-	var now []change
-	for x := range d.changed {
-		if now = append(now, x); len(now) == batch {
-			break
-		}
-	}
-	for _, x := range now {
-		delete(d.changed, x)
-	}
-	d.mu.Unlock()
+	now := d.changed.take(batch)
 	err := d.read(now)
 	if err != nil {
 		d.o.Logger.Error("the directory could not read a change and tries again", "error", err)
-		d.noteAll(now...)
+		d.changed.add(now...)
 	}
 	return err
 }

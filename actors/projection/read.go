@@ -15,13 +15,13 @@ import (
 
 // readAgent puts an agent's card into the index, or removes it.
 func (d *Directory) readAgent(v journal.View, id parley.AgentID) error {
-	doc, stored, err := d.docOf(v, id)
+	doc, stored, err := docOf(v, id)
 	if err != nil && !parley.IsRefusal(err) {
 		return err
 	}
 	if doc == nil { // no card that the directory may show, or its organization was erased
 		d.remove(id)
-		return d.hide(v, id, stored)
+		return d.versions.hide(v, id, stored)
 	}
 	owner := d.orgs[doc.OrgID]
 	if owner == nil {
@@ -38,20 +38,6 @@ func (d *Directory) readAgent(v journal.View, id parley.AgentID) error {
 	return d.agents.Put(*doc, nil)
 }
 
-// hide notes that an agent is not in the index, and in which version, if a card of it is
-// stored.
-func (d *Directory) hide(v journal.View, id parley.AgentID, stored bool) error {
-	delete(d.hidden, id)
-	if !stored {
-		return nil
-	}
-	version, err := v.Version(rules.AgentStream(id))
-	if err == nil {
-		d.hidden[id] = version
-	}
-	return err
-}
-
 func (d *Directory) remove(id parley.AgentID) {
 	if !d.agents.Remove(id) {
 		return
@@ -66,7 +52,7 @@ func (d *Directory) remove(id parley.AgentID) {
 //
 // Every change of a card comes with an event of its agent, so the version of the agent is
 // that of the card.
-func (d *Directory) docOf(v journal.View, id parley.AgentID) (doc *directory.Doc, stored bool, err error) {
+func docOf(v journal.View, id parley.AgentID) (doc *directory.Doc, stored bool, err error) {
 	value, found, err := v.Row(id.Slot(), journal.CardTable, id[:])
 	if err != nil || !found {
 		return nil, errors.Is(err, journal.ErrErased), err
@@ -121,7 +107,7 @@ func (d *Directory) readOrg(v journal.View, id parley.OrgID) error {
 	}
 	owner.tier = o.GetTrustTier()
 	for a := range owner.agents {
-		d.noteAll(change{journal.AgentStream, parley.AnyID(a)})
+		d.changed.add(change{journal.AgentStream, parley.AnyID(a)})
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"parley/actors/directory"
 	"parley/client/parley"
+	"parley/journal"
 )
 
 // Agents finds a page of cards. The errors are those of directory.Index.Search, and
@@ -89,7 +90,7 @@ func (d *Directory) makeSome() (more bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
-	ids, texts, err := d.textsOf(ids)
+	ids, texts, err := textsOf(d.o.Journal, ids)
 	if err != nil || len(texts) == 0 {
 		return false, err
 	}
@@ -112,11 +113,11 @@ func (d *Directory) makeSome() (more bool, err error) {
 }
 
 // textsOf returns the texts of cards that vectors are made of, without cards that are gone.
-func (d *Directory) textsOf(all []parley.AgentID) (ids []parley.AgentID, texts []string, err error) {
-	v := d.o.Journal.View()
+func textsOf(j journal.Journal, all []parley.AgentID) (ids []parley.AgentID, texts []string, err error) {
+	v := j.View()
 	defer v.Close()
 	for _, id := range all {
-		doc, _, err := d.docOf(v, id)
+		doc, _, err := docOf(v, id)
 		if err != nil && !parley.IsRefusal(err) {
 			return nil, nil, err
 		}
