@@ -45,13 +45,59 @@ var ErrKeysFull = errors.New("the keyrings of the cluster are full")
 
 var errNoKeys = errors.New("cluster: this member keeps no keys")
 
+// carriedKeys are the keys of a member that carries out what its group has decided; without Keys
+// it keeps none.
+type carriedKeys struct{ Keys }
+
+// carry carries out changes of keys.
+func (k carriedKeys) carry(changes [][]byte) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if k.Keys == nil {
+		return errNoKeys
+	}
+	if err := k.Keys.Carry(changes); err != nil {
+		return fmt.Errorf("cluster: changes of keys: %w", err)
+	}
+	return nil
+}
+
+// sync makes durable what was carried out before.
+func (k carriedKeys) sync() error {
+	if k.Keys == nil {
+		return nil
+	}
+	if err := k.Keys.Sync(); err != nil {
+		return fmt.Errorf("cluster: the keys cannot be written: %w", err)
+	}
+	return nil
+}
+
+// receive adds the keys of another member. They do no harm if the content that follows
+// does not arrive.
+func (k carriedKeys) receive(from io.Reader) error {
+	var follow [1]byte
+	if _, err := io.ReadFull(from, follow[:]); err != nil {
+		return err
+	}
+	switch {
+	case follow[0] == 0 && k.Keys == nil:
+		return nil
+	case follow[0] != 1 || k.Keys == nil:
+		return errNoKeys
+	}
+	_, err := k.Keys.ReadFrom(from)
+	return err
+}
+
 // changeKey has all members change the key of an organization. It returns when this one has.
 func (m *Member) changeKey(ctx context.Context, r changeKey) error {
 	term := m.term()
 	if term == 0 {
 		return journal.ErrNotLeader
 	}
-	if m.keys == nil {
+	if m.keys.Keys == nil {
 		return errNoKeys
 	}
 	change := m.keys.Destruction(r.Org, r.At)
@@ -82,38 +128,13 @@ func (m *Member) changeKey(ctx context.Context, r changeKey) error {
 	return journal.ErrNotLeader
 }
 
-// carry carries out changes of keys.
-func (m *Member) carry(changes [][]byte) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	if m.keys == nil {
-		return errNoKeys
-	}
-	if err := m.keys.Carry(changes); err != nil {
-		return fmt.Errorf("cluster: changes of keys: %w", err)
-	}
-	return nil
-}
-
-// syncKeys makes durable what was carried out before.
-func (m *Member) syncKeys() error {
-	if m.keys == nil {
-		return nil
-	}
-	if err := m.keys.Sync(); err != nil {
-		return fmt.Errorf("cluster: the keys cannot be written: %w", err)
-	}
-	return nil
-}
-
 // carryAgain carries out the changes of keys that the replica has applied already: what its store
 // has flushed may be ahead of the files of the keys after a crash. The log still has all that are
 // not in the files, see followFlushes.
 func (m *Member) carryAgain() error {
 	changes, err := appliedKeys(m.log.Visit, m.replica.Applied())
 	if err == nil {
-		err = m.carry(changes)
+		err = m.keys.carry(changes)
 	}
 	return err
 }
@@ -147,21 +168,4 @@ func appliedKeys(entries func(func(*raftpb.Entry) error) error, at persistence.G
 		return nil, err
 	}
 	return changes, nil
-}
-
-// receiveKeys adds the keys of another member. They do no harm if the content that follows
-// does not arrive.
-func (m *Member) receiveKeys(from io.Reader) error {
-	var follow [1]byte
-	if _, err := io.ReadFull(from, follow[:]); err != nil {
-		return err
-	}
-	switch {
-	case follow[0] == 0 && m.keys == nil:
-		return nil
-	case follow[0] != 1 || m.keys == nil:
-		return errNoKeys
-	}
-	_, err := m.keys.ReadFrom(from)
-	return err
 }

@@ -29,7 +29,7 @@ func (fullKeys) Destruction(parley.OrgID, time.Time) []byte { return nil }
 // and the node that asked learns why.
 func TestFullKeys(t *testing.T) {
 	m := NewMember()
-	m.keys = fullKeys{}
+	m.keys.Keys = fullKeys{}
 	m.follows.Store(&following{term: 1, takes: true})
 	err := m.changeKey(t.Context(), changeKey{Org: parley.OrgID{1}}) // there is no loop that could propose
 	if !errors.Is(err, ErrKeysFull) {

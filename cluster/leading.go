@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,40 @@ type following struct {
 	end  context.CancelFunc
 	cut  chan struct{}
 }
+
+// allegiance is whom a member follows, and whether it is its own leader.
+type allegiance struct {
+	id      uint64
+	follows atomic.Pointer[following]
+}
+
+func (a *allegiance) follow(term, leader uint64) {
+	f := &following{term: term, leader: leader, cut: make(chan struct{})}
+	f.over, f.end = context.WithCancel(context.Background())
+	if former := a.follows.Swap(f); former != nil {
+		former.end()
+		time.AfterFunc(leaderPatience, func() { close(former.cut) })
+	}
+}
+
+// term is that in which this member leads and its store takes entries, or 0.
+func (a *allegiance) term() uint64 {
+	if f := a.follows.Load(); f.takes {
+		return f.term
+	}
+	return 0
+}
+
+// Term is that of a leader that this member is, or 0. The store may not take entries yet.
+func (a *allegiance) Term() uint64 {
+	if f := a.follows.Load(); f.leader == a.id {
+		return f.term
+	}
+	return 0
+}
+
+// Leads reports whether this member leads and its store takes entries.
+func (a *allegiance) Leads() bool { return a.term() != 0 }
 
 // Led implements consensus.Handler.
 func (m *Member) Led(term uint64) {
@@ -63,31 +98,3 @@ func (m *Member) Follows(term, leader uint64) {
 	m.leaderships.note(term, leader)
 	m.follow(term, leader)
 }
-
-func (m *Member) follow(term, leader uint64) {
-	f := &following{term: term, leader: leader, cut: make(chan struct{})}
-	f.over, f.end = context.WithCancel(context.Background())
-	if former := m.follows.Swap(f); former != nil {
-		former.end()
-		time.AfterFunc(leaderPatience, func() { close(former.cut) })
-	}
-}
-
-// term is that in which this member leads and its store takes entries, or 0.
-func (m *Member) term() uint64 {
-	if f := m.follows.Load(); f.takes {
-		return f.term
-	}
-	return 0
-}
-
-// Term is that of a leader that this member is, or 0. The store may not take entries yet.
-func (m *Member) Term() uint64 {
-	if f := m.follows.Load(); f.leader == m.id {
-		return f.term
-	}
-	return 0
-}
-
-// Leads reports whether this member leads and its store takes entries.
-func (m *Member) Leads() bool { return m.term() != 0 }

@@ -25,16 +25,15 @@ import (
 // Member is a replica's part of its group: the Sequencer of its store. Open the store with
 // it, and then start it.
 type Member struct {
+	allegiance
 	replica *persistence.Replica
-	keys    Keys
+	keys    carriedKeys
 	leading Leading
 	runner  atomic.Pointer[consensus.Runner]
-	follows atomic.Pointer[following]
 	// roster is what the newest position says about members.
 	roster atomic.Pointer[roster]
 	fatal  func(error)
 	logger *slog.Logger
-	id     uint64
 	// changed is called in the loop when the members did.
 	changed func(Table)
 	durable atomic.Uint64
@@ -110,7 +109,7 @@ func NewMember() *Member {
 
 // Start joins the group. The store must have been started.
 func (m *Member) Start(o MemberOptions) error {
-	m.replica, m.fatal, m.logger, m.keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
+	m.replica, m.fatal, m.logger, m.keys.Keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
 	m.log, m.clock = o.Log, o.Clock
 	if err := m.begin(o); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (m *Member) begin(o MemberOptions) error {
 // returns the position that it has reached. The member is not started after it. Of the options
 // it needs ID, Voters, Described, Replica, Keys, Log, Logger and Fatal.
 func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
-	m.replica, m.keys, m.logger, m.fatal, m.log = o.Replica, o.Keys, o.Logger, o.Fatal, o.Log
+	m.replica, m.keys.Keys, m.logger, m.fatal, m.log = o.Replica, o.Keys, o.Logger, o.Fatal, o.Log
 	if err := m.begin(o); err != nil {
 		return 0, 0, err
 	}
@@ -170,7 +169,7 @@ func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
 		return 0, 0, err
 	}
 	at, err := consensus.Recover(memberLog{o.Log}, m, o.ID, o.Described[o.ID])
-	return at.Index, at.Term, errors.Join(err, m.syncKeys())
+	return at.Index, at.Term, errors.Join(err, m.keys.sync())
 }
 
 // Runner is the loop, for the links.
@@ -190,7 +189,7 @@ func (m *Member) Close() {
 	close(m.stop)
 	m.work.Wait()
 	m.replica.StepDown(0)
-	if err := m.syncKeys(); err != nil {
+	if err := m.keys.sync(); err != nil {
 		m.logger.Warn("the next start takes keys from the log", "error", err)
 	}
 }
@@ -231,7 +230,7 @@ func (m *Member) followFlushes() {
 			continue
 		}
 		if now := m.clock(); index != m.durable.Load() || now.Sub(synced) >= keysEvery {
-			if err := m.syncKeys(); err != nil {
+			if err := m.keys.sync(); err != nil {
 				m.Failed(err)
 				return
 			}
@@ -290,7 +289,7 @@ func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) e
 			keys, places[i].Batch = append(keys, e.Payload[1:]), nil
 		}
 	}
-	if err := m.carry(keys); err != nil {
+	if err := m.keys.carry(keys); err != nil {
 		return err
 	}
 	return m.replica.Apply(places, noteOf(after))
@@ -318,12 +317,12 @@ func (m *Member) Snapshot() (consensus.Snapshot, error) {
 	if err != nil {
 		return nil, errors.Join(err, content.Close())
 	}
-	return sentSnapshot{content, at, m.keys}, nil
+	return sentSnapshot{content, at, m.keys.Keys}, nil
 }
 
 // Receive implements consensus.State.
 func (m *Member) Receive(from io.Reader) (consensus.Snapshot, error) {
-	if err := m.receiveKeys(from); err != nil {
+	if err := m.keys.receive(from); err != nil {
 		return nil, err
 	}
 	content, err := m.replica.Receive(from)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley/client/parley"
+	"parley/cluster"
 )
 
 // clocksEvery is how often a node compares its wall clock with those of the others.
@@ -14,13 +15,13 @@ const clocksEvery = 2 * time.Second
 var errClock = parley.Refuse(parley.Unavailable, "clock", "The wall clock of the node differs from those of most nodes of its cluster.")
 
 // compareClocks learns whether the wall clock of this node is wrong, until ctx is done.
-func (p *Part) compareClocks(ctx context.Context) {
+func (p *peers) compareClocks(ctx context.Context, clocks *cluster.Clocks) {
 	tick := time.NewTicker(clocksEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			p.measureClocks(ctx)
+			p.measureClocks(ctx, clocks)
 		case <-ctx.Done():
 			return
 		}
@@ -28,7 +29,7 @@ func (p *Part) compareClocks(ctx context.Context) {
 }
 
 // measureClocks asks all other members what their wall clocks show.
-func (p *Part) measureClocks(ctx context.Context) {
+func (p *peers) measureClocks(ctx context.Context, clocks *cluster.Clocks) {
 	var others []uint64
 	var asking sync.WaitGroup
 	var mu sync.Mutex
@@ -47,5 +48,5 @@ func (p *Part) measureClocks(ctx context.Context) {
 		})
 	}
 	asking.Wait()
-	p.clocks.Note(others, offsets)
+	clocks.Note(others, offsets)
 }

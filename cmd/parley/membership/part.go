@@ -51,19 +51,16 @@ type Options struct {
 // Part is a server's part of a cluster.
 type Part struct {
 	Options
-	identity *identity.Identity
+	peers
 	// begin is what a node that joins got, until it has the content of the cluster.
-	begin     *beginning
-	store     *persistence.Store
-	member    *cluster.Member
-	group     *cluster.Group
-	node      *cluster.Node
-	transport *cluster.Transport
-	entrance  *cluster.Entrance
-	actors    *actors.Node
-	keys      *Keys
-	log       *raftlog.Log
-	work      sync.WaitGroup
+	begin    *beginning
+	store    *persistence.Store
+	member   *cluster.Member
+	entrance *cluster.Entrance
+	actors   *actors.Node
+	keys     *Keys
+	log      *raftlog.Log
+	work     sync.WaitGroup
 	// working ends with Close.
 	working context.Context
 	stop    context.CancelFunc
@@ -116,7 +113,8 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if o.Listen == "" {
 		o.Listen = id.Address
 	}
-	p := &Part{Options: o, identity: id, blank: !id.Joined, member: cluster.NewMember()}
+	p := &Part{Options: o, blank: !id.Joined, member: cluster.NewMember()}
+	p.identity, p.state = id, p.State
 	p.clocks.Logger = o.Logger
 	p.spending.failed = func(err error) {
 		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
@@ -129,7 +127,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	p.group = cluster.NewGroup(p.member, uint64(id.ID), o.Clock, p.State, o.Settings)
 	d, err := ReadDivergence(o.Data)
 	if err == nil && d != nil {
-		err = p.diverged(errors.New(d.Reason))
+		err = diverged(errors.New(d.Reason), o.Data, id.ID)
 	}
 	return p, err
 }
@@ -261,8 +259,8 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	if err := p.await(ctx, replica); err != nil {
 		return err
 	}
-	p.work.Go(func() { p.compareSettings(working) })
-	p.work.Go(func() { p.compareClocks(working) })
+	p.work.Go(func() { p.compareSettings(working, p.Settings, p.Logger) })
+	p.work.Go(func() { p.compareClocks(working, &p.clocks) })
 	return nil
 }
 
@@ -278,7 +276,7 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 		}
 		if !reported && p.Clock().Sub(began) > awaitReport {
 			reported = true
-			p.sayWaiting()
+			p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters; a node that was removed waits in vain", "node", p.identity.ID.String())
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -292,14 +290,10 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 	if err := os.Remove(beginningFile(p.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p.measureClocks(ctx)
+	p.measureClocks(ctx, &p.clocks)
 	p.ready.Store(true)
 	p.Logger.Info("the node is part of its cluster", "cluster", p.identity.Cluster.String(), "node", p.identity.ID.String(), "address", p.identity.Address)
 	return nil
-}
-
-func (p *Part) sayWaiting() {
-	p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters; a node that was removed waits in vain", "node", p.identity.ID.String())
 }
 
 const (

@@ -2,13 +2,14 @@ package membership
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 )
 
 // compareSettings warns of settings that differ from those of the leader, if that is another
 // node. If it does not answer, nothing is compared.
-func (p *Part) compareSettings(ctx context.Context) {
+func (p *peers) compareSettings(ctx context.Context, ours []string, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	leader, err := p.transport.Leader()
@@ -19,8 +20,8 @@ func (p *Part) compareSettings(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if names := differing(p.Settings, theirs); len(names) > 0 {
-		p.Logger.Warn("settings differ from those of the leader, and should be the same on all nodes", "settings", strings.Join(names, " "))
+	if names := differing(ours, theirs); len(names) > 0 {
+		logger.Warn("settings differ from those of the leader, and should be the same on all nodes", "settings", strings.Join(names, " "))
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *Part) ShareSpending(ctx context.Context, by Spender) {
 }
 
 // gossip tells all other members.
-func (p *Part) gossip(ctx context.Context, content []byte) {
+func (p *peers) gossip(ctx context.Context, content []byte) {
 	ctx, cancel := context.WithTimeout(ctx, gossipTimeout)
 	defer cancel()
 	var calls sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,7 @@ func (p *Part) checkStart(ctx context.Context) error {
 		return err
 	}
 	members := p.group.Newest()
-	waits := time.AfterFunc(awaitReport, func() { p.sayWaitsFor(members) })
+	waits := time.AfterFunc(awaitReport, func() { sayWaitsFor(members, p.identity.ID, p.Logger) })
 	defer waits.Stop()
 	return p.unfit(p.node.CheckStart(ctx, p.transport.Peer))
 }
@@ -82,26 +83,26 @@ func (p *Part) unfit(err error) error {
 		if failed := identity.WriteFile(divergenceFile(p.Data), append(text, '\n')); failed != nil {
 			err = errors.Join(err, failed)
 		}
-		return p.diverged(err)
+		return diverged(err, p.Data, p.identity.ID)
 	case errors.Is(err, cluster.ErrOlderCopy):
 		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%w\n  put the newest directory back, or let a new node take this one's place:\n  parley cluster replace %s, on another node", err, p.identity.ID)}
 	}
 	return err
 }
 
-// diverged says what an operator can do about a node that has diverged.
-func (p *Part) diverged(err error) error {
-	return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%w\n  nothing of it is changed or overwritten; \"parley verify --diverged --data %s\" lists the messages that only this node has\n  to let a new node take its place: parley cluster replace %s, on another node", err, p.Data, p.identity.ID)}
-}
-
 // sayWaitsFor tells the operator whom a node that starts has to ask.
-func (p *Part) sayWaitsFor(members cluster.Table) {
+func sayWaitsFor(members cluster.Table, self identity.NodeID, logger *slog.Logger) {
 	var others []string
 	for id, d := range members {
-		if identity.NodeID(id) != p.identity.ID {
+		if identity.NodeID(id) != self {
 			others = append(others, fmt.Sprintf("%s (%s at %s)", identity.NodeID(id), d.Name, d.Address))
 		}
 	}
 	slices.Sort(others)
-	p.Logger.Warn("the node waits for the cluster: before it takes part, a majority of the voters, itself included, must say that its data directory is not an older copy", "node", p.identity.ID.String(), "members", strings.Join(others, ", "))
+	logger.Warn("the node waits for the cluster: before it takes part, a majority of the voters, itself included, must say that its data directory is not an older copy", "node", self.String(), "members", strings.Join(others, ", "))
+}
+
+// diverged says what an operator can do about a node that has diverged.
+func diverged(err error, data string, node identity.NodeID) error {
+	return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%w\n  nothing of it is changed or overwritten; \"parley verify --diverged --data %s\" lists the messages that only this node has\n  to let a new node take its place: parley cluster replace %s, on another node", err, data, node)}
 }

@@ -60,7 +60,7 @@ type GroupStatus struct {
 const stateTimeout = time.Second
 
 // Status asks all nodes how they are.
-func (p *Part) Status(ctx context.Context) (s Status, err error) {
+func (p *peers) Status(ctx context.Context) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	g, err := p.group.Status(ctx)
@@ -96,8 +96,8 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 const divergedReason = "This node holds entries that were acknowledged and that the others do not have: parley verify --diverged lists its messages, parley cluster replace puts another node in its place."
 
 // ask learns the state of a node. One that is a learner still joins, whatever it says.
-func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
-	said := p.State()
+func (p *peers) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
+	said := p.state()
 	if !n.Self {
 		var err error
 		if said, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {

@@ -2,10 +2,8 @@ package membership
 
 import (
 	"context"
-	"slices"
 
 	"parley/client/parley"
-	"parley/cluster/identity"
 )
 
 var errDamaged = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
@@ -41,24 +39,4 @@ func (p *Part) yield(ctx context.Context) {
 	if err := p.node.HandOver(ctx, uint64(to)); err != nil {
 		p.Logger.Warn("the leadership is not handed over", "error", err)
 	}
-}
-
-// otherReady reports whether another node is ready.
-func (p *Part) otherReady(ctx context.Context) bool {
-	s, err := p.Status(ctx)
-	return err == nil && slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return !n.Self && n.State == "ready" })
-}
-
-// readyOther returns a node that may lead instead of the one that does, 0 if none is ready.
-func (p *Part) readyOther(ctx context.Context) (identity.NodeID, error) {
-	s, err := p.Status(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, n := range s.Nodes {
-		if len(n.Leads) == 0 && n.State == "ready" {
-			return n.ID, nil
-		}
-	}
-	return 0, nil
 }
