@@ -23,6 +23,12 @@ const strangersBodyMax = limit.Small
 // passes on the raw bytes of the wire.
 const chunkedLength = 1 << 30
 
+// bodies decides how large a body may be, and whose account it counts against.
+type bodies struct {
+	auth  Authenticator
+	large []*rest.Route // those with a bound of their own for bodies
+}
+
 // arriving checks a request whose header has arrived. The engine can reject an unread
 // body only if the client asks whether to send it (Expect: 100-continue). So a request
 // that must be rejected is made to look as if its client had asked.
@@ -53,9 +59,9 @@ func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
 
 // mayArrive checks the announced body. Only a known caller may send a large one. The
 // length of a chunked body is checked as it arrives.
-func (s *Server) mayArrive(h *fasthttp.RequestHeader) bool {
+func (b *bodies) mayArrive(h *fasthttp.RequestHeader) bool {
 	n := h.ContentLength()
-	return n <= strangersBodyMax || n == chunkedLength || n <= s.bodyMax(h) && s.known(h)
+	return n <= strangersBodyMax || n == chunkedLength || n <= b.bodyMax(h) && b.known(h)
 }
 
 // largeRoutes returns the routes with a bound of their own for bodies.
@@ -69,8 +75,8 @@ func largeRoutes(all []rest.Route) (large []*rest.Route) {
 }
 
 // bodyMax returns how many bytes the body of a request may have, by its route.
-func (s *Server) bodyMax(h *fasthttp.RequestHeader) int {
-	for _, r := range s.large {
+func (b *bodies) bodyMax(h *fasthttp.RequestHeader) int {
+	for _, r := range b.large {
 		if r.Matches(h.Method(), h.RequestURI()) {
 			return r.BodyMax
 		}
@@ -78,11 +84,11 @@ func (s *Server) bodyMax(h *fasthttp.RequestHeader) int {
 	return parley.BodyBytesMax
 }
 
-func (s *Server) known(h *fasthttp.RequestHeader) bool {
-	if s.auth == nil {
+func (b *bodies) known(h *fasthttp.RequestHeader) bool {
+	if b.auth == nil {
 		return true
 	}
-	_, err := s.auth.Bearer(h.Peek(fasthttp.HeaderAuthorization))
+	_, err := b.auth.Bearer(h.Peek(fasthttp.HeaderAuthorization))
 	return err == nil
 }
 
@@ -152,9 +158,9 @@ func (s *Server) grow(ctx *fasthttp.RequestCtx, on **buffer.Buffer, room, extra 
 }
 
 // account returns the account that a body counts against: the organization of its caller.
-func (s *Server) account(ctx *fasthttp.RequestCtx) limit.Account {
-	if s.auth != nil {
-		if caller, err := s.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err == nil {
+func (b *bodies) account(ctx *fasthttp.RequestCtx) limit.Account {
+	if b.auth != nil {
+		if caller, err := b.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err == nil {
 			return caller.Account()
 		}
 	}

@@ -21,7 +21,7 @@ func (k knows) Bearer(header []byte) (rest.Caller, error) {
 }
 
 func TestLargeBodiesNeedAValidToken(t *testing.T) {
-	s := &Server{auth: knows{"Bearer good"}}
+	s := &Server{bodies: bodies{auth: knows{"Bearer good"}}}
 	for _, c := range []struct {
 		bearer string
 		length int

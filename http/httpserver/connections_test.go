@@ -18,7 +18,7 @@ import (
 // TestRefusedConnectionsAreAnswered: a refused connection receives a complete answer in
 // the format of errors.
 func TestRefusedConnectionsAreAnswered(t *testing.T) {
-	s := &Server{newRequestID: func() string { return "r1" }}
+	s := &answers{newRequestID: func() string { return "r1" }}
 	client, server := net.Pipe()
 	go func() { _, _ = server.Write(s.noRoom()) }()
 	answer, err := stdhttp.ReadResponse(bufio.NewReader(client), nil)

@@ -177,7 +177,7 @@ func plainHeaders(block []byte, single []string) (chunked, plain bool) {
 }
 
 // begin sets the headers that every answer has, and returns the request id.
-func (s *Server) begin(ctx *fasthttp.RequestCtx) string {
+func (s *answers) begin(ctx *fasthttp.RequestCtx) string {
 	id := s.requestID(ctx.Request.Header.Peek(rest.RequestIDHeader))
 	h := &ctx.Response.Header
 	h.SetCanonical(headerRequestID, []byte(id))
@@ -196,7 +196,7 @@ var (
 )
 
 // requestID returns the client's id if it is safe in headers and logs, else a new one.
-func (s *Server) requestID(supplied []byte) string {
+func (s *answers) requestID(supplied []byte) string {
 	if len(supplied) == 0 || len(supplied) > parley.RequestIDMax {
 		return s.newRequestID()
 	}

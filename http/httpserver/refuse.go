@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"parley/client/parley"
 	"parley/http/connlimit"
+	"parley/http/overload"
 	"parley/http/rest"
 )
 
@@ -26,8 +28,21 @@ var (
 	errUnparsable  = rest.Protocol(fasthttp.StatusBadRequest, "", "The request is not valid HTTP.")
 )
 
+// answers is what every answer needs, and a refusal has.
+type answers struct {
+	routes       []rest.Route
+	logger       *slog.Logger
+	clock        parley.Clock
+	newRequestID func() string
+	observe      func(Answer)
+	errorPage    func(string, *rest.Problem, string) rest.HTML
+	damaged      func(reads bool) *parley.Refusal
+	overload     *overload.Limiter
+	draining     chan struct{}
+}
+
 // refuse answers with an error. Headers that the handler has set are kept.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err error) {
+func (s *answers) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err error) {
 	p := rest.ProblemOf(err)
 	if p.Status == fasthttp.StatusInternalServerError {
 		s.logger.Error("request failed", "request_id", id, "method", string(ctx.Method()), "route", r.Label(), "error", err)
@@ -73,7 +88,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 }
 
 // write answers with a problem.
-func (s *Server) write(ctx *fasthttp.RequestCtx, r *rest.Route, p rest.Problem, id string) {
+func (s *answers) write(ctx *fasthttp.RequestCtx, r *rest.Route, p rest.Problem, id string) {
 	status, body, own := s.protocolOf(ctx, r).Refusal(p, id)
 	if !own {
 		status, body = p.Status, p.Body(id)
@@ -85,7 +100,7 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, r *rest.Route, p rest.Problem, 
 
 // protocolOf returns the route whose protocol gives a refusal its form: r or, for a request
 // that was refused before its route was known, that of its path.
-func (s *Server) protocolOf(ctx *fasthttp.RequestCtx, r *rest.Route) *rest.Route {
+func (s *answers) protocolOf(ctx *fasthttp.RequestCtx, r *rest.Route) *rest.Route {
 	if r != nil || !ctx.IsPost() {
 		return r
 	}
@@ -102,7 +117,7 @@ func (s *Server) protocolOf(ctx *fasthttp.RequestCtx, r *rest.Route) *rest.Route
 
 // delay waits before a refusal is sent if there are many refusals; otherwise it returns
 // at once.
-func (s *Server) delay(conn net.Conn, err error) {
+func (s *answers) delay(conn net.Conn, err error) {
 	if s.overload.ToDelay(s.clock(), err) {
 		defer connlimit.Park(conn)()
 		s.overload.Delay(s.draining)
@@ -115,7 +130,7 @@ const concealStep = 2 * time.Millisecond
 
 // conceal makes the time until an answer of "not found" say nothing about why: it is a multiple of
 // concealStep.
-func (s *Server) conceal(ctx *fasthttp.RequestCtx, err error) {
+func (s *answers) conceal(ctx *fasthttp.RequestCtx, err error) {
 	if errors.Is(err, parley.ErrNotFound) {
 		sleep(concealStep - s.clock().Sub(ctx.Time())%concealStep)
 	}
@@ -125,7 +140,7 @@ func (s *Server) conceal(ctx *fasthttp.RequestCtx, err error) {
 type refused struct{ code, quota string }
 
 // note keeps the problem of the answer for the observer.
-func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
+func (s *answers) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
 	if s.observe == nil {
 		return
 	}
@@ -134,7 +149,7 @@ func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
 }
 
 // tell calls the observer with an answer.
-func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
+func (s *answers) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
 	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began, ctx: ctx}
 	a.Route, _ = ctx.UserValue(routeKey).(*rest.Route)
 	if r, ok := ctx.UserValue(refusedKey).(*refused); ok {
@@ -147,7 +162,7 @@ func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
 }
 
 // noRoom returns the whole answer to a connection that is rejected.
-func (s *Server) noRoom() []byte {
+func (s *answers) noRoom() []byte {
 	id, p := s.newRequestID(), rest.ProblemOf(parley.ErrOverloaded)
 	body := p.Body(id)
 	b := []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + rest.JSONMedia + "\r\nConnection: close\r\n" +

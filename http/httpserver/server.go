@@ -3,7 +3,6 @@ package httpserver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"runtime/debug"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"parley/http/connlimit"
 	"parley/http/docs"
 	"parley/http/limit"
-	"parley/http/overload"
 	"parley/http/rest"
 )
 
@@ -33,34 +31,25 @@ type Authenticator interface {
 
 // Server serves the table of routes.
 type Server struct {
-	routes       []rest.Route
-	auth         Authenticator
-	logger       *slog.Logger
-	clock        parley.Clock
-	newRequestID func() string
-	judge        func(*rest.Call) error
-	observe      func(Answer)
-	errorPage    func(string, *rest.Problem, string) rest.HTML
-	damaged      func(reads bool) *parley.Refusal
-	leaving      func() bool
-	bounds       connlimit.Bounds
-	single       []string      // headers that must not be repeated
-	large        []*rest.Route // those with a bound of their own for bodies
-	overload     *overload.Limiter
-	inFlight     atomic.Int64
-	listener     atomic.Pointer[connlimit.Listener]
+	answers
+	bodies
+	judge    func(*rest.Call) error
+	leaving  func() bool
+	bounds   connlimit.Bounds
+	single   []string // headers that must not be repeated
+	inFlight atomic.Int64
+	listener atomic.Pointer[connlimit.Listener]
 
 	router *router.Router
 	gets   *router.Router          // finds the route that a GET of a path would reach
 	handle fasthttp.RequestHandler // handles a request that was read completely
 	engine *fasthttp.Server
 
-	host     rest.Host
-	halt     context.CancelFunc
-	draining chan struct{}
-	mu       sync.Mutex
-	drained  bool
-	closers  []func()
+	host    rest.Host
+	halt    context.CancelFunc
+	mu      sync.Mutex
+	drained bool
+	closers []func()
 }
 
 // New plans every route and returns an error if the table is inconsistent.
@@ -69,9 +58,11 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
-		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
-		overload: o.Overload, errorPage: o.ErrorPage, damaged: o.Damaged, leaving: o.Leaving,
+		answers: answers{
+			routes: append(slices.Clone(o.Routes), docs.Routes(o.Brand, o.Version)...), logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
+			observe: o.Observe, errorPage: o.ErrorPage, damaged: o.Damaged, overload: o.Overload, draining: make(chan struct{}),
+		},
+		bodies: bodies{auth: o.Authenticator}, judge: o.Admit, leaving: o.Leaving, bounds: o.Connections,
 	}
 	s.bounds.Budget = o.Budget
 	running, halt := context.WithCancel(context.Background())
@@ -79,7 +70,6 @@ func New(o Options) (*Server, error) {
 	s.host = rest.Host{
 		Budget: o.Budget, Source: o.Source, Clock: o.Clock, Draining: s.draining, Running: running, Observed: o.Observe != nil,
 	}
-	s.routes = append(slices.Clone(o.Routes), docs.Routes(o.Brand, o.Version)...)
 	if err := s.mount(rest.HeaderWord(o.Brand)); err != nil {
 		return nil, err
 	}
@@ -380,9 +370,6 @@ func (s *Server) OnDrain(end func()) {
 		end()
 	}
 }
-
-// Draining is closed when the server begins to stop.
-func (s *Server) Draining() <-chan struct{} { return s.draining }
 
 // Shutdown stops accepting connections, ends streams, and waits for requests to finish.
 // If ctx ends first, it gives up and returns the error of ctx.
