@@ -341,7 +341,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 					}
 				}
 			}
-			hooks.dispatch().count(e.Results)
+			hooks.dispatch().attempts.count(e.Results)
 		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
@@ -383,7 +383,7 @@ func (hooks *Webhooks) recordAnnounced(t *webhookTurn, j *webhook.Job) error {
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
 		Receipts: journal.Receipts{AnnouncedAt: t.Now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
-	if hooks.dispatch().anybodyWants(webhook.MessageDelivered) {
+	if hooks.dispatch().registry.anybodyWants(webhook.MessageDelivered) {
 		v := hooks.journal.View()
 		defer v.Close()
 		m, err := query.ReadRecord(v, agent.Slot(), receipt.Message)

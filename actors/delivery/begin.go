@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"parley/actors/webhook"
-	"parley/client/parley"
 )
 
 // dispatch hands one attempt to the courier.
@@ -39,19 +38,11 @@ func (d *dispatcher) mayBegin(x *Delivery) bool {
 		return false
 	}
 	suspended, err := d.hooks.Suspended(x.Owner)
-	return err == nil && !suspended && d.isActive(x.source, x.Webhook)
+	return err == nil && !suspended && d.registry.filter(x.source, x.Webhook).Active
 }
 
 func (d *dispatcher) term() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.activation
-}
-
-// isActive reports whether a webhook is active and its attempts may begin in this term.
-func (d *dispatcher) isActive(source parley.AnyID, id webhook.ID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a := d.agents[source]
-	return !d.closed && a != nil && a.filters[id].Active
 }

@@ -99,7 +99,7 @@ func (hooks *Webhooks) StartSoon(failed func(error)) {
 	d := hooks.dispatch()
 	d.begin()
 	d.running.Go(func() {
-		if err := d.learn(); err != nil && !d.isClosed() {
+		if err := d.learn(); err != nil && !d.registry.isClosed() {
 			failed(err)
 			return
 		}

@@ -20,15 +20,11 @@ const gatherFor = 2 * time.Millisecond
 // for them, hands attempts to the courier and returns outcomes. Everything it knows can
 // be read from the journal again.
 type dispatcher struct {
-	hooks *Webhooks
-	// knowing serializes changes of which feeds are watched. A notification holds locks
-	// of the journal, so mu is never held while the journal is called.
-	knowing sync.Mutex
+	hooks    *Webhooks
+	registry registry
+	parking  parking
 
-	mu sync.Mutex
-	// agents are keyed by what their webhooks follow: the agent, or a task.
-	agents   map[parley.AnyID]*watchedAgent
-	wanted   [32]int // active webhooks per event that they subscribe to
+	mu       sync.Mutex
 	queued   map[parley.AnyID]struct{}
 	queue    []waiter // the agents in queued, longest waiting first
 	throttle throttle
@@ -42,24 +38,15 @@ type dispatcher struct {
 	// reported holds the webhooks with new outcomes. They are woken without throttling,
 	// because a crash would repeat their deliveries.
 	reported map[webhook.ID]struct{}
-	// parked holds the agents of suspended organizations whose webhooks are paused.
-	parked map[parley.OrgID]map[parley.AnyID]struct{}
-	closed bool
-	// known says that agents has all webhooks.
-	known atomic.Bool
-	// touched are those that changed while they were read; nil before and after. knowing guards it.
-	touched map[webhook.ID]struct{}
 	// activation is a number of the term in which it delivers.
 	activation uint64
-	// tasks is how many configurations of push notifications there are.
-	tasks atomic.Int64
 	// unwatch stops watching conversations.
 	unwatch func()
 
 	signal   chan struct{}
 	stop     chan struct{}
 	running  sync.WaitGroup
-	attempts [4]atomic.Uint64 // by outcome: unsent, delivered, dead, failed
+	attempts attemptCounts
 }
 
 // waiter is an agent whose webhooks have something to do.
@@ -68,24 +55,20 @@ type waiter struct {
 	since time.Time
 }
 
-// watchedAgent is an agent with webhooks. Its feed is watched while one of them is
-// active.
-type watchedAgent struct {
-	filters map[webhook.ID]record.EventFilter
-	stop    func()
-}
-
 func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
-	return &dispatcher{
-		hooks: hooks, agents: map[parley.AnyID]*watchedAgent{}, queued: map[parley.AnyID]struct{}{}, leases: map[webhook.ID]uint64{},
-		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, parked: map[parley.OrgID]map[parley.AnyID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+	d := &dispatcher{
+		hooks: hooks, queued: map[parley.AnyID]struct{}{}, leases: map[webhook.ID]uint64{},
+		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
+	d.registry = registry{journal: hooks.journal, look: d.look, agents: map[parley.AnyID]*watchedAgent{}}
+	d.parking.agents = map[parley.OrgID]map[parley.AnyID]struct{}{}
+	return d
 }
 
 // lookAll has all webhooks check for work.
 func (d *dispatcher) lookAll() {
 	d.mu.Lock()
-	for agent := range d.agents {
+	for _, agent := range d.registry.all() {
 		d.enqueue(agent)
 	}
 	d.mu.Unlock()
@@ -107,148 +90,24 @@ func (d *dispatcher) set(s *webhook.State) {
 	}
 }
 
+// setFilter records what a webhook wants; nothing of a deleted one is kept.
 func (d *dispatcher) setFilter(agent parley.AnyID, id webhook.ID, w record.EventFilter) {
-	d.knowing.Lock()
-	defer d.knowing.Unlock()
-	d.touch(id)
-	d.setKnown(agent, id, w)
-}
-
-// setKnown is setFilter for callers that hold knowing.
-func (d *dispatcher) setKnown(agent parley.AnyID, id webhook.ID, w record.EventFilter) {
-	watch, stop := d.replaceFilter(agent, id, w)
-	switch {
-	case watch:
-		stop := d.hooks.journal.Watch(parley.AgentID(agent), func() { d.look(agent) })
-		d.mu.Lock()
-		d.agents[agent].stop = stop
-		d.mu.Unlock()
-	case stop != nil:
-		stop()
-	}
-}
-
-// replaceFilter is setFilter without watching. It reports whether the agent's feed must
-// be watched from now on, or returns the function that stops watching.
-func (d *dispatcher) replaceFilter(agent parley.AnyID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a := d.agents[agent]
-	if a == nil {
-		a = &watchedAgent{filters: map[webhook.ID]record.EventFilter{}}
-		d.agents[agent] = a
-	}
-	d.countWanted(a.filters[id], -1)
-	d.countWanted(w, 1)
-	if was := a.filters[id]; was.Task.Zero() != w.Task.Zero() {
-		if w.Task.Zero() {
-			d.tasks.Add(-1)
-		} else {
-			d.tasks.Add(1)
-		}
-	}
-	a.filters[id] = w
-	if w == (record.EventFilter{}) {
-		delete(a.filters, id)
-		delete(d.granted, id)
-		delete(d.reported, id)
-		delete(d.leases, id)
-	}
-	active := false // has active webhooks, which the feed is watched for
-	for _, w := range a.filters {
-		active = active || w.Active && w.Task.Zero()
-	}
-	if !active {
-		stop, a.stop = a.stop, nil
-	}
-	if len(a.filters) == 0 {
-		delete(d.agents, agent)
-	}
-	return active && a.stop == nil && !d.closed, stop
-}
-
-// countWanted adds by to the count of each event that an active webhook subscribes to.
-func (d *dispatcher) countWanted(w record.EventFilter, by int) {
-	for x := range d.wanted {
-		if w.Active && w.Events&(1<<x) != 0 {
-			d.wanted[x] += by
-		}
-	}
-}
-
-// anybodyWants reports whether any active webhook subscribes to an event, or may.
-func (d *dispatcher) anybodyWants(x webhook.What) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.wanted[x] > 0 || !d.known.Load()
-}
-
-// wants reports whether an active webhook of an agent subscribes to an event.
-func (d *dispatcher) wants(agent parley.AnyID, x webhook.What) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.wanted[x] == 0 || d.agents[agent] == nil {
-		return false
-	}
-	for _, w := range d.agents[agent].filters {
-		if w.Active && w.Events&(1<<x) != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// hasWebhooks reports whether an agent has webhooks, active or not.
-func (d *dispatcher) hasWebhooks(agent parley.AnyID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.agents[agent] != nil
-}
-
-// park records that an agent's webhooks wait until its organization is resumed. It then
-// calls still again, because a resumption before that would have gone unnoticed, and
-// returns its result.
-func (d *dispatcher) park(owner parley.OrgID, agent parley.AnyID, still func() (bool, error)) (bool, error) {
-	d.mu.Lock()
-	if d.parked[owner] == nil {
-		d.parked[owner] = map[parley.AnyID]struct{}{}
-	}
-	d.parked[owner][agent] = struct{}{}
-	d.mu.Unlock()
-	waits, err := still()
-	if !waits || err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if delete(d.parked[owner], agent); len(d.parked[owner]) == 0 {
-			delete(d.parked, owner)
-		}
-	}
-	return waits, err
-}
-
-// unpark wakes the parked webhooks of an organization.
-func (d *dispatcher) unpark(owner parley.OrgID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for agent := range d.parked[owner] {
-		d.enqueue(agent)
-	}
-	if len(d.parked[owner]) > 0 {
-		d.wake()
-	}
-	delete(d.parked, owner)
-}
-
-// changed has the configurations of push notifications of a conversation check for work.
-func (d *dispatcher) changed(id parley.ConversationID) {
-	if d.tasks.Load() == 0 {
+	d.registry.set(agent, id, w)
+	if w != (record.EventFilter{}) {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.agents[parley.AnyID(id)] != nil {
-		d.enqueue(parley.AnyID(id))
-		d.wake()
+	delete(d.granted, id)
+	delete(d.reported, id)
+	delete(d.leases, id)
+	delete(d.outcomes, id)
+}
+
+// changed has the configurations of push notifications of a conversation check for work.
+func (d *dispatcher) changed(id parley.ConversationID) {
+	if d.registry.tasks.Load() > 0 && d.registry.has(parley.AnyID(id)) {
+		d.look(parley.AnyID(id))
 	}
 }
 
@@ -284,7 +143,7 @@ func (d *dispatcher) send(out []Delivery) {
 func (d *dispatcher) report(agent parley.AnyID, id webhook.ID, o webhook.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) || d.closed {
+	if d.registry.filter(agent, id) == (record.EventFilter{}) {
 		return // the webhook was deleted, or the term is over
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
@@ -361,11 +220,9 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	turn := max(late, d.throttle.wake(len(d.queue)))
 	for _, w := range d.queue[:turn] {
 		delete(d.queued, w.agent)
-		if a := d.agents[w.agent]; a != nil {
-			for id := range a.filters {
-				streams = append(streams, rules.WebhookStream(id))
-				d.granted[id] = struct{}{}
-			}
+		for _, id := range d.registry.of(w.agent) {
+			streams = append(streams, rules.WebhookStream(id))
+			d.granted[id] = struct{}{}
 		}
 	}
 	if d.queue = d.queue[turn:]; len(d.queue) == 0 {
@@ -374,20 +231,27 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	return out, streams, len(d.queue) > 0
 }
 
+// attemptCounts count attempts by outcome: unsent, delivered, dead, failed.
+type attemptCounts [4]atomic.Uint64
+
 // count counts the outcomes of attempts.
-func (d *dispatcher) count(results []*webhook.Result) {
+func (c *attemptCounts) count(results []*webhook.Result) {
 	for _, r := range results {
 		switch {
 		case r.Unsent:
-			d.attempts[0].Add(1)
+			c[0].Add(1)
 		case r.Status == webhook.Delivered:
-			d.attempts[1].Add(1)
+			c[1].Add(1)
 		case r.Status == webhook.Dead:
-			d.attempts[2].Add(1)
+			c[2].Add(1)
 		default:
-			d.attempts[3].Add(1)
+			c[3].Add(1)
 		}
 	}
+}
+
+func (c *attemptCounts) stats() Stats {
+	return Stats{Unsent: c[0].Load(), Delivered: c[1].Load(), Dead: c[2].Load(), Failed: c[3].Load()}
 }
 
 // Stats are numbers of the deliveries: the outcomes of attempts since the start, how
@@ -404,10 +268,10 @@ type Stats struct {
 // Stats returns the current numbers.
 func (hooks *Webhooks) Stats() Stats {
 	d := hooks.dispatch()
-	s := Stats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
+	s := d.attempts.stats()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.agents), len(d.queue), d.throttle.limited, len(d.parked)
+	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.registry.all()), len(d.queue), d.throttle.limited, d.parking.orgs()
 	return s
 }
 

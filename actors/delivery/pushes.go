@@ -160,7 +160,7 @@ func (hooks *Webhooks) eachEvent(v journal.View, id parley.ConversationID, from 
 func (hooks *Webhooks) countEnded(t *webhookTurn) {
 	for _, e := range t.Events {
 		if e, ok := e.(*webhook.Reported); ok {
-			hooks.dispatch().count(e.Results)
+			hooks.dispatch().attempts.count(e.Results)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (hooks *Webhooks) paused(s *webhook.State) (bool, error) {
 		return false, err
 	}
 	// A resumption before it was parked did not wake it, so park checks again.
-	return hooks.dispatch().park(s.Owner(), s.Source(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
+	return hooks.dispatch().parking.park(s.Owner(), s.Source(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
 }
 
 // Suspended reports whether an organization is suspended; false if there is none.
@@ -31,23 +31,26 @@ func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 }
 
 // Resume wakes the webhooks of an organization that its suspension has paused.
-func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch().unpark(id) }
+func (hooks *Webhooks) Resume(id parley.OrgID) {
+	d := hooks.dispatch()
+	for _, agent := range d.parking.unpark(id) {
+		d.look(agent)
+	}
+}
 
 // Forget drops webhooks whose organization was erased. Attempts that have not begun are not
 // made.
 func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
 	d := hooks.dispatch()
+	d.registry.touchAll(gone)
 	sources := map[webhook.ID]parley.AnyID{}
-	d.touchAll(gone)
-	d.mu.Lock()
-	for source, a := range d.agents {
-		for id := range a.filters {
+	for _, source := range d.registry.all() {
+		for _, id := range d.registry.of(source) {
 			if _, erased := gone[id]; erased {
 				sources[id] = source
 			}
 		}
 	}
-	d.mu.Unlock()
 	for id, source := range sources {
 		d.setFilter(source, id, record.EventFilter{})
 		hooks.Courier.Drop(id)

@@ -116,7 +116,7 @@ func TestDeliveriesCatchUp(t *testing.T) {
 // one delivery, even if throttling has begun by then.
 func TestWokenWebhookMayBeginOnce(t *testing.T) {
 	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AnyID{1}, webhook.ID{2}
-	d.replaceFilter(parley.AnyID(agent), id, record.EventFilter{Active: true, Events: 1})
+	d.registry.replace(parley.AnyID(agent), id, record.EventFilter{Active: true, Events: 1})
 	d.enqueue(parley.AnyID(agent))
 	if _, streams, left := d.round(); len(streams) != 1 || left {
 		t.Fatalf("%d webhooks are woken, more left: %v", len(streams), left)
@@ -134,10 +134,10 @@ func TestWokenWebhookMayBeginOnce(t *testing.T) {
 func TestParkedWebhooksAreForgotten(t *testing.T) {
 	d := newDispatcher(&Webhooks{clock: time.Now}, nil)
 	for _, waits := range []bool{true, false} {
-		if got, _ := d.park(parley.OrgID{1}, parley.AnyID{2}, func() (bool, error) { return waits, nil }); got != waits {
+		if got, _ := d.parking.park(parley.OrgID{1}, parley.AnyID{2}, func() (bool, error) { return waits, nil }); got != waits {
 			t.Errorf("parked: %v", got)
 		}
-		if n := len(d.parked); (n == 1) != waits {
+		if n := d.parking.orgs(); (n == 1) != waits {
 			t.Errorf("%d organizations have parked webhooks", n)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // watched reports whether an active webhook of an agent subscribes to an event. A node that
 // does not deliver, or does not know all webhooks yet, reads the rows.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool) {
-	if d := hooks.dispatch(); d.known.Load() {
-		return d.wants(parley.AnyID(agent), x)
+	if d := hooks.dispatch(); d.registry.known.Load() {
+		return d.registry.wants(parley.AnyID(agent), x)
 	}
 	v := hooks.journal.Latest()
 	defer v.Close()
@@ -27,14 +27,14 @@ func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool
 // webhooks, any agent may have one: the dispatcher ignores what nobody subscribes to.
 func (hooks *Webhooks) mayWatch(agent parley.AgentID, x webhook.What) bool {
 	d := hooks.dispatch()
-	return !d.known.Load() || d.wants(parley.AnyID(agent), x)
+	return !d.registry.known.Load() || d.registry.wants(parley.AnyID(agent), x)
 }
 
 // watching reports whether any active webhook subscribes to receipts. A node that does not
 // deliver takes any webhook for one.
 func (hooks *Webhooks) watching() (found bool) {
-	if d := hooks.dispatch(); d.known.Load() {
-		return d.anybodyWants(webhook.MessageDelivered) || d.anybodyWants(webhook.MessageRead)
+	if d := hooks.dispatch(); d.registry.known.Load() {
+		return d.registry.anybodyWants(webhook.MessageDelivered) || d.registry.anybodyWants(webhook.MessageRead)
 	}
 	v := hooks.journal.Latest()
 	defer v.Close()

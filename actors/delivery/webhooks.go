@@ -329,7 +329,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 
 // Disabled returns an agent's webhooks that the server has disabled.
 func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
-	if d := hooks.dispatch(); a.Revoked() || d.known.Load() && !d.hasWebhooks(parley.AnyID(a.AgentID())) {
+	if d := hooks.dispatch(); a.Revoked() || d.registry.known.Load() && !d.registry.has(parley.AnyID(a.AgentID())) {
 		return nil, nil
 	}
 	id, anyDisabled := a.AgentID(), false
