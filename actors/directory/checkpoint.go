@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 
 	"parley/client/parley"
 )
@@ -64,9 +63,9 @@ func (x *Index) WriteCheckpoint(to io.Writer, mark []byte, seal func(org parley.
 	}
 	var block []byte
 	n, blocks, written := uint32(0), 0, uint64(0)
-	ordinals, records := s.byOwner(), newRecorder(s)
+	ordinals := s.byOwner()
 	for i, ordinal := range ordinals {
-		block = records.append(block, ordinal)
+		block = s.appendRecord(block, ordinal)
 		n++
 		owner := s.card(ordinal).owner
 		last := i+1 == len(ordinals) || s.card(ordinals[i+1]).owner != owner
@@ -122,65 +121,30 @@ func (s *state) byOwner() []uint32 {
 	return all
 }
 
-// recorder encodes documents of a state. Its memory is used again for the next.
-type recorder struct {
-	*state
-	all []*term
-	// ranks are the places of terms in the order of their texts, byRank the terms there.
-	ranks    []uint32
-	byRank   []uint32
-	numbered []uint64
-}
-
-func newRecorder(s *state) *recorder {
-	r := &recorder{state: s, all: s.vocab.terms()}
-	r.byRank, r.ranks = make([]uint32, len(r.all)), make([]uint32, len(r.all))
-	for id := range r.all {
-		r.byRank[id] = uint32(id)
-	}
-	slices.SortFunc(r.byRank, func(a, b uint32) int { return strings.Compare(r.all[a].text, r.all[b].text) })
-	for rank, id := range r.byRank {
-		r.ranks[id] = uint32(rank)
-	}
-	return r
-}
-
-// append appends a document. Terms are in order, and each says how many bytes it shares
-// with the one before.
-func (r *recorder) append(b []byte, ordinal uint32) []byte {
-	p, i := r.at(ordinal)
-	c := p.cards[i]
-	b = append(b, c.id[:]...)
-	b = binary.BigEndian.AppendUint64(b, c.version.Load())
-	b = binary.BigEndian.AppendUint64(b, c.embedded)
-	b = binary.AppendVarint(b, p.created[i])
-	b = binary.AppendVarint(b, c.updated)
-	b = append(b, p.lengths[i][:]...)
-	b = appendText(b, c.key)
-	keys := make([]string, len(c.values))
-	for k, id := range c.values {
-		keys[k] = r.vals.all()[id].key
-	}
-	slices.Sort(keys)
-	b = binary.AppendUvarint(b, uint64(len(keys)))
-	for _, key := range keys {
+// appendRecord appends a document with its vector.
+func (s *state) appendRecord(b []byte, ordinal uint32) []byte {
+	d := s.document(ordinal)
+	b = append(b, d.id[:]...)
+	b = binary.BigEndian.AppendUint64(b, d.version)
+	b = binary.BigEndian.AppendUint64(b, d.embedded)
+	b = binary.AppendVarint(b, d.created)
+	b = binary.AppendVarint(b, d.updated)
+	b = append(b, d.lengths[:]...)
+	b = appendText(b, d.key)
+	b = binary.AppendUvarint(b, uint64(len(d.values)))
+	for _, key := range d.values {
 		b = appendText(b, key)
 	}
-	r.numbered = r.numbered[:0]
-	c.terms.each(func(id uint32, f frequencies) { r.numbered = append(r.numbered, uint64(r.ranks[id])<<8|uint64(f)) })
-	slices.Sort(r.numbered)
-	b = binary.AppendUvarint(b, uint64(len(r.numbered)))
-	before := ""
-	for _, x := range r.numbered {
-		text := r.all[r.byRank[x>>8]].text
-		n := 0
-		for n < len(before) && n < len(text) && before[n] == text[n] {
-			n++
-		}
-		b = append(append(b, byte(n), byte(len(text)-n), byte(x)), text[n:]...)
-		before = text
+	b = binary.AppendUvarint(b, uint64(len(d.terms)))
+	for _, t := range d.terms {
+		b = append(appendText(b, t.text), byte(t.f))
 	}
-	return r.appendVector(b, p, i)
+	p, i := s.at(ordinal)
+	v := p.vector(i)
+	if v == nil || v.since > s.generation {
+		return append(b, vectorNone)
+	}
+	return appendVector(b, v.data)
 }
 
 // The kinds of vectors: none, all numbers, or a bit for each number that is not zero and
@@ -191,29 +155,24 @@ const (
 	vectorSparse
 )
 
-func (r *recorder) appendVector(b []byte, p *page, i int) []byte {
-	blk := p.blocks[i/blockSize].Load()
-	if blk == nil || blk.since[i%blockSize] == 0 || blk.since[i%blockSize] > r.generation {
-		return append(b, vectorNone)
-	}
-	dim := len(blk.data) / blockSize
-	set := make([]byte, (dim+7)/8)
+func appendVector(b []byte, data []float32) []byte {
+	set := make([]byte, (len(data)+7)/8)
 	n := 0
-	for row := range dim {
-		if blk.data[row*blockSize+i%blockSize] != 0 {
+	for row, x := range data {
+		if x != 0 {
 			set[row/8] |= 1 << (row % 8)
 			n++
 		}
 	}
-	kind := byte(vectorDense)
-	if b = append(b, kind); len(set)+4*n < 4*dim {
-		b[len(b)-1] = vectorSparse
-		b = append(b, set...)
-		kind = vectorSparse
+	sparse := len(set)+4*n < 4*len(data)
+	if sparse {
+		b = append(append(b, vectorSparse), set...)
+	} else {
+		b = append(b, vectorDense)
 	}
-	for row := range dim {
-		if kind == vectorDense || set[row/8]&(1<<(row%8)) != 0 {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(blk.data[row*blockSize+i%blockSize]))
+	for _, x := range data {
+		if !sparse || x != 0 {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 		}
 	}
 	return b

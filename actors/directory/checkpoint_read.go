@@ -23,35 +23,37 @@ import (
 // cards of the block are left out: their organization is erased. Damage, also in what
 // open returns, is ErrCheckpoint.
 func ReadCheckpoint(from io.Reader, o Options, open func(org parley.OrgID, block int, sealed []byte) ([]byte, error)) (*Index, []byte, error) {
-	l := &loader{from: bufio.NewReaderSize(from, 1<<18), index: New(o), open: open}
+	l := newLoader(from, o, open)
 	mark, err := l.header()
 	if err == nil {
 		err = l.blocks()
 	}
-	if err == nil {
-		err = l.assemble()
-	}
 	if err != nil {
 		return nil, nil, err
 	}
+	l.state.settle()
+	l.index.state.Store(l.state)
 	return l.index, mark, nil
 }
 
 // loader reads a checkpoint into an index that no reader has. Workers open and decode the
-// blocks, each with a vocabulary of its own; assemble joins these.
+// blocks, and one of them at a time adds what it has decoded.
 type loader struct {
 	from  *bufio.Reader
 	index *Index
 	open  func(org parley.OrgID, block int, sealed []byte) ([]byte, error)
 	dim   int  // of the stored vectors
 	keep  bool // the vectors
-	// generation is that of all cards.
-	generation uint64
-	workers    []*decoder
 
 	mu    sync.Mutex
-	limit uint32
-	pages []*page
+	state *state
+}
+
+func newLoader(from io.Reader, o Options, open func(org parley.OrgID, block int, sealed []byte) ([]byte, error)) *loader {
+	return &loader{
+		from: bufio.NewReaderSize(from, 1<<18), index: New(o), open: open, dim: o.Dim, keep: true,
+		state: &state{generation: 1, vocab: newVocabulary(), vals: newValues()},
+	}
 }
 
 // part is a block as it is stored.
@@ -111,7 +113,6 @@ func (l *loader) header() ([]byte, error) {
 	}
 	l.dim = int(dim)
 	l.keep = embedder == l.index.options.Embedder && l.dim == l.index.options.Dim
-	l.generation = l.index.state.Load().generation + 1
 	return mark, nil
 }
 
@@ -121,11 +122,9 @@ func (l *loader) blocks() error {
 	failed := make(chan error, 1)
 	var running sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		d := newDecoder(l)
-		l.workers = append(l.workers, d)
 		running.Go(func() {
 			for p := range parts {
-				if err := d.part(p); err != nil {
+				if err := l.part(p); err != nil {
 					select {
 					case failed <- err:
 					default: // another one has failed before
@@ -191,172 +190,109 @@ func (l *loader) send(parts chan<- part, spare <-chan []byte, failed chan error)
 	}
 }
 
-// reserve returns the first of n ordinals, and the pages that hold them.
-func (l *loader) reserve(n uint32) (uint32, []*page) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := l.limit
-	l.limit += n
-	for len(l.pages)*pageSize < int(l.limit) {
-		l.pages = append(l.pages, &page{})
-	}
-	return first, l.pages
-}
-
 // recordBytesMin is less than the shortest record takes.
 const recordBytesMin = 32
 
-// decoder decodes blocks. Terms and values have numbers of its own, which assemble
-// replaces.
-type decoder struct {
-	*loader
-	terms   termTable
-	values  map[string]uint32
-	byValue []string
-	blocks  []decoded
-	carve   carver
-	// numbered and counts are of the block that is decoded, term of the record.
-	numbered []uint64
-	term     []byte
+// record is a document with its vector, which is nil if it has none.
+type record struct {
+	document
+	vector *vector
 }
 
-// decoded is a block: the terms of its cards one after another, each with its number and
-// frequencies, and how many each card has.
-type decoded struct {
-	first    uint32
-	numbered []uint64
-	counts   []uint32
-}
-
-func newDecoder(l *loader) *decoder {
-	return &decoder{loader: l, terms: newTermTable(), values: map[string]uint32{}, term: make([]byte, 0, words.BytesMax+8)}
-}
-
-// part opens and decodes a block.
-func (d *decoder) part(p part) error {
-	plain, err := d.open(parley.OrgID(p.owner), p.number, p.content)
+// part opens and decodes a block, and adds its documents.
+func (l *loader) part(p part) error {
+	plain, err := l.open(parley.OrgID(p.owner), p.number, p.content)
 	if err != nil || plain == nil {
 		return err
 	}
 	if uint64(p.cards)*recordBytesMin > uint64(len(plain)) {
 		return fmt.Errorf("%w: a block of %d bytes for %d cards", ErrCheckpoint, len(plain), p.cards)
 	}
-	first, pages := d.reserve(p.cards)
-	b := decoded{first: first, counts: make([]uint32, 0, p.cards)}
-	cards := make([]card, p.cards)
+	records := make([]record, p.cards)
 	r := reader{data: plain}
-	d.numbered = d.numbered[:0]
-	for i := range cards {
-		before := len(d.numbered)
-		ordinal := first + uint32(i)
-		cards[i].owner = p.owner
-		d.record(&r, &cards[i], pages[ordinal/pageSize], int(ordinal%pageSize))
-		if r.failed {
-			return fmt.Errorf("%w: bad card", ErrCheckpoint)
+	for i := range records {
+		records[i].owner = p.owner
+		l.record(&r, &records[i])
+	}
+	if r.failed || len(r.data) > 0 {
+		return fmt.Errorf("%w: bad cards", ErrCheckpoint)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range records {
+		if _, twice := l.index.ordinals[records[i].id]; twice {
+			return fmt.Errorf("%w: a card is there twice", ErrCheckpoint)
 		}
-		b.counts = append(b.counts, uint32(len(d.numbered)-before))
+		if l.state.limit%64 == 0 {
+			l.state.live = append(l.state.live, 0)
+		}
+		l.index.insert(l.state, &records[i].document, records[i].vector, true)
 	}
-	if len(r.data) > 0 {
-		return fmt.Errorf("%w: bytes after the last card of a block", ErrCheckpoint)
-	}
-	b.numbered = append(make([]uint64, 0, len(d.numbered)), d.numbered...)
-	d.blocks = append(d.blocks, b)
 	return nil
 }
 
-// record decodes a card into its place.
-func (d *decoder) record(r *reader, c *card, p *page, i int) {
-	copy(c.id[:], r.bytes(16))
-	c.version.Store(r.uint64())
-	c.embedded = r.uint64()
-	p.created[i], c.updated = r.varint(), r.varint()
-	copy(p.lengths[i][:], r.bytes(fieldsMax))
-	c.key = string(r.text())
-	p.begin[i], p.born[i], p.cards[i] = beginOf(c.key), d.generation, c
-	count := r.uvarint()
-	var before []byte
-	vals := make([]uint32, 0, min(count, 32))
-	for ; count > 0 && !r.failed; count-- {
-		key := r.text()
-		if bytes.Compare(before, key) >= 0 {
-			r.failed = true
+// record decodes a document.
+func (l *loader) record(r *reader, x *record) {
+	copy(x.id[:], r.bytes(16))
+	x.version, x.embedded = r.uint64(), r.uint64()
+	x.created, x.updated = r.varint(), r.varint()
+	copy(x.lengths[:], r.bytes(fieldsMax))
+	x.key = string(r.text())
+	values := r.count()
+	for range values {
+		x.values = append(x.values, string(r.text()))
+	}
+	terms := r.count()
+	x.terms = make([]occurrence, 0, terms)
+	for range terms {
+		text := string(r.text())
+		if r.failed = r.failed || text == "" || len(text) > words.BytesMax; r.failed {
 			return
 		}
-		before = key
-		val, known := d.values[string(key)]
-		if !known {
-			val = uint32(len(d.byValue))
-			text := string(key)
-			d.values[text], d.byValue = val, append(d.byValue, text)
-		}
-		vals = append(vals, val)
+		x.terms = append(x.terms, occurrence{text, frequencies(r.byte())})
 	}
-	c.values = append(make([]uint32, 0, len(vals)), vals...)
-	d.readTerms(r)
-	d.readVector(r, p, i)
+	x.vector = l.vector(r)
 }
 
-// readTerms decodes the terms of a card, which ascend.
-func (d *decoder) readTerms(r *reader) {
-	count := r.uvarint()
-	if count > uint64(len(r.data)) {
-		r.failed = true
-		return
+// count reads the number of things that have at least a byte each.
+func (r *reader) count() int {
+	n := r.uvarint()
+	if n > uint64(len(r.data)) {
+		r.data, r.failed = nil, true
+		return 0
 	}
-	term, data := d.term[:0], r.data
-	for ; count > 0; count-- {
-		if len(data) < 3 {
-			r.failed = true
-			return
-		}
-		shared, more, f := int(data[0]), int(data[1]), data[2]
-		data = data[3:]
-		if more == 0 || more > len(data) || shared > len(term) || shared+more > words.BytesMax || shared < len(term) && data[0] <= term[shared] {
-			r.failed = true
-			return
-		}
-		term = append(term[:shared], data[:more]...)
-		data = data[more:]
-		d.numbered = append(d.numbered, uint64(d.terms.number(term))<<8|uint64(f))
-	}
-	r.data = data
+	return int(n)
 }
 
-// readVector decodes the vector of a card, if there is one, into its block.
-func (d *decoder) readVector(r *reader, p *page, i int) {
+// vector decodes the vector of a document, nil if there is none or it is not to be kept.
+func (l *loader) vector(r *reader) *vector {
 	kind := r.byte()
 	if kind == vectorNone || r.failed {
-		return
+		return nil
 	}
 	var set []byte
-	n := d.dim
+	n := l.dim
 	if kind == vectorSparse {
-		set = r.bytes((d.dim + 7) / 8)
+		set = r.bytes((l.dim + 7) / 8)
 		n = 0
 		for _, b := range set {
 			n += bits.OnesCount8(b)
 		}
 	}
 	data := r.bytes(4 * n)
-	if kind > vectorSparse || r.failed || n > d.dim {
+	if kind > vectorSparse || r.failed || n > l.dim {
 		r.failed = true
-		return
+		return nil
 	}
-	if !d.keep {
-		return
+	if !l.keep {
+		return nil
 	}
-	b := p.blocks[i/blockSize].Load()
-	if b == nil { // the block may have cards of two workers
-		p.blocks[i/blockSize].CompareAndSwap(nil, &block{data: make([]float32, d.dim*blockSize)})
-		b = p.blocks[i/blockSize].Load()
-	}
-	b.since[i%blockSize] = d.generation
-	next := 0
-	for row := range d.dim {
-		if set != nil && set[row/8]&(1<<(row%8)) == 0 {
-			continue
+	v := &vector{data: make([]float32, l.dim)}
+	for row := range v.data {
+		if set == nil || set[row/8]&(1<<(row%8)) != 0 {
+			v.data[row] = math.Float32frombits(binary.LittleEndian.Uint32(data))
+			data = data[4:]
 		}
-		b.data[row*blockSize+i%blockSize] = math.Float32frombits(binary.LittleEndian.Uint32(data[next:]))
-		next += 4
 	}
+	return v
 }

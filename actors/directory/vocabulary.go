@@ -253,6 +253,9 @@ func (t *term) append(ordinal uint32, f frequencies) {
 // collect adds a document to the list of a term that no reader has.
 func (t *term) collect(ordinal uint32, f frequencies) {
 	b := &t.bulk
+	if b.last > ordinal {
+		return // a term that a damaged checkpoint names twice
+	}
 	b.data = append(binary.AppendUvarint(b.data, uint64(ordinal-b.last)), byte(f))
 	b.last, b.n = ordinal+1, b.n+1
 }
