@@ -80,6 +80,9 @@ var privateNames = []privateWord{
 	{[]string{"unseen"}, "untransferred"},
 	{[]string{"bear", "bears"}, "create a stream"},
 	{[]string{"audit", "audits"}, "verify"},
+	{[]string{"entrance", "entrances"}, "join server"},
+	{[]string{"stranger", "strangers"}, "unauthenticated peer, unknown caller"},
+	{[]string{"talk", "talks"}, "conversation"},
 }
 
 // privateWhole are private only as a whole name: shownAs is plain, a type shown is

@@ -67,7 +67,7 @@ func (s numbered) NodeOf(c *x509.Certificate) (uint64, error) {
 			return uint64(i + 1), err
 		}
 	}
-	return 0, errors.Join(err, errors.New("a stranger"))
+	return 0, errors.Join(err, errors.New("an unauthenticated peer"))
 }
 
 func (s numbered) Client(to uint64) *tls.Config { return s.Identity.Client(uint64(s.all[to-1].ID)) }

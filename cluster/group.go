@@ -48,7 +48,7 @@ type Group struct {
 // NodeState is how a node is.
 type NodeState = nodeState
 
-// errDescription refuses a description that Entrance would not have passed on.
+// errDescription refuses a description that JoinServer would not have passed on.
 var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node cannot be described so.")
 
 // errAddress refuses a node that would get what is sent to another one.

@@ -146,7 +146,7 @@ func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool)
 		if member {
 			g.meet(k, r.Member, r.Index, r.Members)
 			unfit = consensus.Judge(log, k.Of(g.id), r.claim())
-		} else if unfit = g.judgeStranger(k, log, r); unfit != nil {
+		} else if unfit = g.judgeNonMember(k, log, r); unfit != nil {
 			unfit = fmt.Errorf("%w, as node %s knows, which this node does not know", unfit, nodeName(r.ID))
 		}
 	})
@@ -171,11 +171,11 @@ func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool)
 	return a, err
 }
 
-// judgeStranger returns why this node must not take part according to a node that is no member, as
+// judgeNonMember returns why this node must not take part according to a node that is no member, as
 // far as this one knows. Most of them were removed, and may have diverged before. A node that is
 // alone compares entries with one that it does not know as a former member. A node that knows other
 // members hears only, before it has started, that it lacks entries.
-func (g *Group) judgeStranger(k consensus.Known, log raft.Storage, r askAcknowledged) error {
+func (g *Group) judgeNonMember(k consensus.Known, log raft.Storage, r askAcknowledged) error {
 	now, said := g.roster(g.standings.Load()), r.claim()
 	if now.former(r.ID) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"parley/journal"
 )
 
-func address(name string) limit.Account { return limit.Account{Name: name, Stranger: true} }
+func address(name string) limit.Account { return limit.Account{Name: name, Anonymous: true} }
 
 // newSearchHarness has a group, a number of places for searches, and requests with an
 // address.

@@ -42,7 +42,7 @@ type Options struct {
 	Member func(id uint64) bool
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// Register registers services for strangers at the same address: for those who show no
+	// Register registers services for unauthenticated peers at the same address: for those who show no
 	// certificate.
 	Register func(*grpc.Server)
 }
@@ -52,11 +52,11 @@ type Links struct {
 	Options
 	acceptor *acceptor
 	server   *grpc.Server
-	// strangers and nonMembers serve the connections of those who are no members.
-	strangers, nonMembers *grpc.Server
-	ctx                   context.Context
-	stop                  context.CancelFunc
-	work                  sync.WaitGroup
+	// unauthenticated and nonMembers serve the connections of those who are no members.
+	unauthenticated, nonMembers *grpc.Server
+	ctx                         context.Context
+	stop                        context.CancelFunc
+	work                        sync.WaitGroup
 	// answering counts the calls of peers whose answers gRPC does not have yet.
 	answering atomic.Int64
 
@@ -78,7 +78,7 @@ func New(o Options) *Links {
 	l := &Links{Options: o, peers: map[uint64]*remote{}, traffic: map[uint64]*traffic{}}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.acceptor = newAcceptor(credentials.NewTLS(o.Security.Server()), l.node, o.Member)
-	l.strangers, l.nonMembers = limitedServer(strangerBytesMax, 1), limitedServer(nonMemberBytesMax, 2)
+	l.unauthenticated, l.nonMembers = limitedServer(unauthenticatedBytesMax, 1), limitedServer(nonMemberBytesMax, 2)
 	l.server = grpc.NewServer(
 		grpc.Creds(l.acceptor), grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(batchBytesMax), grpc.InitialWindowSize(8<<20), grpc.InitialConnWindowSize(16<<20),
@@ -89,9 +89,9 @@ func New(o Options) *Links {
 	l.server.RegisterService(l.describe(waitingBytesMax), nil)
 	l.nonMembers.RegisterService(l.describe(nonMemberAnswersMax), nil)
 	if o.Register != nil {
-		o.Register(l.strangers)
+		o.Register(l.unauthenticated)
 	}
-	l.work.Go(func() { _ = l.strangers.Serve(l.acceptor.strangers) }) // they end with Close
+	l.work.Go(func() { _ = l.unauthenticated.Serve(l.acceptor.unauthenticated) }) // they end with Close
 	l.work.Go(func() { _ = l.nonMembers.Serve(l.acceptor.nonMembers) })
 	return l
 }
@@ -116,7 +116,7 @@ func (l *Links) Drain(ctx context.Context) {
 // Close ends all connections. Nothing is handled any more when it returns.
 func (l *Links) Close() {
 	l.stop()
-	l.strangers.Stop()
+	l.unauthenticated.Stop()
 	l.nonMembers.Stop()
 	l.server.Stop()
 	l.mu.Lock()

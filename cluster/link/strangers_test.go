@@ -18,7 +18,7 @@ import (
 
 const openPath = "/parley.test/Open"
 
-// registerOpen registers a method for strangers, which returns what it got.
+// registerOpen registers a method for unauthenticated peers, which returns what it got.
 func registerOpen(s *grpc.Server) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "parley.test", HandlerType: (*any)(nil),
@@ -31,11 +31,11 @@ func registerOpen(s *grpc.Server) {
 
 // strange is the configuration of someone without a certificate.
 func strange() *tls.Config {
-	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // strangers do not mind
+	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // unauthenticated peers do not mind
 }
 
 // TestStrangersSendLittle: who shows no certificate can make small requests of what is open to
-// strangers, no large ones, and none of what is open to nodes.
+// unauthenticated peers, no large ones, and none of what is open to nodes.
 func TestStrangersSendLittle(t *testing.T) {
 	a := connect(t, members(t, 1)...)[0]
 	conn, err := grpc.NewClient("passthrough:///"+a.address, grpc.WithTransportCredentials(credentials.NewTLS(strange())))
@@ -60,8 +60,8 @@ func TestStrangersSendLittle(t *testing.T) {
 	}
 }
 
-// TestStrangersAreFew: of the connections of strangers most are ended, and a node gets in while
-// strangers have the others.
+// TestStrangersAreFew: of the connections of unauthenticated peers most are ended, and a node gets in while
+// unauthenticated peers have the others.
 func TestStrangersAreFew(t *testing.T) {
 	identities := members(t, 2)
 	a := connect(t, identities[0])[0]
@@ -81,7 +81,7 @@ func TestStrangersAreFew(t *testing.T) {
 	}
 	for deadline := time.Now().Add(5 * time.Second); many-ended.Load() > few; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections of strangers are open", many-ended.Load())
+			t.Fatalf("%d connections of unauthenticated peers are open", many-ended.Load())
 		}
 	}
 	b := connect(t, identities[1])[0]

@@ -152,11 +152,11 @@ func (l *Conn) count(n int) bool {
 	if !q.counted {
 		payer := q.account
 		if payer == (limit.Account{}) {
-			payer = limit.Account{Name: l.address, Stranger: true}
+			payer = limit.Account{Name: l.address, Anonymous: true}
 		}
 		q.counted, q.hold = true, l.listener.bounds.Budget.Hold(payer, l.evict)
 	}
-	if larger := min(n, sendBufferMost); larger > q.buffer && q.account.Name != "" && !q.account.Stranger {
+	if larger := min(n, sendBufferMost); larger > q.buffer && q.account.Name != "" && !q.account.Anonymous {
 		if tcp, ok := l.Conn.(*net.TCPConn); ok && q.hold.GrowIfFree(overhead*min(q.sent, larger)) && tcp.SetWriteBuffer(larger) == nil {
 			q.buffer = larger
 			return true

@@ -164,7 +164,7 @@ func (b *bodies) account(ctx *fasthttp.RequestCtx) limit.Account {
 			return caller.Account()
 		}
 	}
-	return limit.Account{Name: limit.AddressKey(rest.PeerOf(ctx.RemoteIP())), Stranger: true}
+	return limit.Account{Name: limit.AddressKey(rest.PeerOf(ctx.RemoteIP())), Anonymous: true}
 }
 
 // answerUnread answers a request that the engine could not read.

@@ -10,17 +10,17 @@ const Small = 16 << 10
 // shareOfFree is the divisor of the free bytes that gives what one caller may hold.
 const shareOfFree = 8
 
-// strangersPart is the divisor of the total that gives what all strangers together may
+// anonymousPart is the divisor of the total that gives what all anonymous callers together may
 // hold.
-const strangersPart = 4
+const anonymousPart = 4
 
 // Account identifies the caller that bytes count against.
 type Account struct {
 	// Name is the key of an organization or an address.
 	Name string
-	// Stranger: the account is an address. One client can have many addresses, so
-	// strangers share a bound.
-	Stranger bool
+	// Anonymous: the account is an address. One client can have many addresses, so
+	// anonymous callers share a bound.
+	Anonymous bool
 }
 
 // manyTimes: a caller makes room for another one if it holds this many times as many
@@ -30,7 +30,7 @@ const manyTimes = 2
 // Budget bounds the bytes that the server holds for callers: bodies that arrive and
 // answers that leave. A caller may hold an eighth of what is free. So one caller alone
 // gets a ninth of the total, and after twenty callers that take all they can there is
-// still room for the largest request of the next one. All strangers together hold a
+// still room for the largest request of the next one. All anonymous callers together hold a
 // quarter of the total at most.
 //
 // Beyond that, the caller that holds most makes room for a caller that holds and wants at
@@ -44,7 +44,7 @@ type Budget struct {
 
 	mu      sync.Mutex
 	held    int64
-	public  int64 // of it, held by strangers
+	public  int64 // of it, held by anonymous callers
 	leaving int64 // in addition to it, of requests that were ended
 	peak    int64
 	refused uint64
@@ -88,7 +88,7 @@ func (b *Budget) take(h *holding, n int64, needed bool) (given bool, finish []fu
 		mine = c.bytes
 	}
 	given = !h.ended
-	if given && (mine+n > (b.total-b.held)/shareOfFree || h.caller.Stranger && b.public+n > b.total/strangersPart) {
+	if given && (mine+n > (b.total-b.held)/shareOfFree || h.caller.Anonymous && b.public+n > b.total/anonymousPart) {
 		if !needed {
 			return false, nil
 		}
@@ -104,12 +104,12 @@ func (b *Budget) take(h *holding, n int64, needed bool) (given bool, finish []fu
 }
 
 // makeRoom ends requests of the caller that holds most, until they have released n bytes;
-// for a stranger, of the stranger that holds most. want is what the requesting caller
+// for an anonymous caller, of the anonymous one that holds most. want is what the requesting caller
 // would hold. The caller of makeRoom holds mu.
 func (b *Budget) makeRoom(caller Account, want, n int64) (made bool, finish []func()) {
 	var most *holdings
 	for other, c := range b.callers {
-		if other != caller && (other.Stranger || !caller.Stranger) && (most == nil || c.bytes > most.bytes) {
+		if other != caller && (other.Anonymous || !caller.Anonymous) && (most == nil || c.bytes > most.bytes) {
 			most = c
 		}
 	}
@@ -173,7 +173,7 @@ func (b *Budget) add(caller Account, n int64) {
 	c := b.callers[caller]
 	c.bytes += n
 	b.held += n
-	if caller.Stranger {
+	if caller.Anonymous {
 		b.public += n
 	}
 	if c.first == nil {

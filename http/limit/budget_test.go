@@ -54,7 +54,7 @@ func TestGreedyCallersLeaveRoom(t *testing.T) {
 func afterMany(strangers bool) (their, mine int) {
 	b := limit.NewBudget(256 * mib)
 	for i := range 256 {
-		their += fill(b, limit.Account{Name: strconv.Itoa(i), Stranger: strangers}, 64<<10)
+		their += fill(b, limit.Account{Name: strconv.Itoa(i), Anonymous: strangers}, 64<<10)
 	}
 	return their, fill(b, org("mine"), 64<<10)
 }
@@ -163,10 +163,10 @@ func TestStrangersEndNoOrganizationsRequest(t *testing.T) {
 		h.Grow(2 * mib)
 	}
 	for i := range 40 {
-		fill(b, limit.Account{Name: strconv.Itoa(i), Stranger: true}, mib/4)
+		fill(b, limit.Account{Name: strconv.Itoa(i), Anonymous: true}, mib/4)
 	}
 	before := ended
-	if h := b.Hold(limit.Account{Name: "mine", Stranger: true}, nil); h.Grow(mib) || ended != before {
+	if h := b.Hold(limit.Account{Name: "mine", Anonymous: true}, nil); h.Grow(mib) || ended != before {
 		t.Errorf("%d requests of organizations were ended to make room for an address", ended-before)
 	}
 }
@@ -209,7 +209,7 @@ func TestBudgetIsKept(t *testing.T) {
 		b := limit.NewBudget(8 * mib)
 		holds, bytes := make([]limit.Hold, 6), make([]int, 6)
 		for i := range holds {
-			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 3), Stranger: i >= 3}, nil)
+			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 3), Anonymous: i >= 3}, nil)
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			i := rapid.IntRange(0, 5).Draw(t, "hold")
@@ -253,7 +253,7 @@ func TestBudgetIsKeptWhenRequestsEnd(t *testing.T) {
 		holds, ended := make([]limit.Hold, 12), make([]bool, 12)
 		begin := func(i int) {
 			ended[i] = false
-			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 6), Stranger: i%6 >= 4}, func() func() {
+			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 6), Anonymous: i%6 >= 4}, func() func() {
 				if i%4 == 3 {
 					return nil
 				}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func address(name string) Account { return Account{Name: name, Stranger: true} }
+func address(name string) Account { return Account{Name: name, Anonymous: true} }
 
 func newTestSlots(places int) *Slots {
 	q := NewSlots(places)

@@ -93,7 +93,7 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 		return err
 	}
 	var seen [membersMax]uint8 // the rank of the name that set the value
-	var unknown strangers
+	var unknown unknownNames
 	for dec.PeekKind() == '"' {
 		if err := d.member(dec, m, into, at, &seen, &unknown); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	return nil
 }
 
-func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown *strangers) error {
+func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown *unknownNames) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (m *members) find(quoted jsontext.Value) (nameOf, bool) {
 	return n, ok
 }
 
-func (d *decoder) missing(m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown strangers) {
+func (d *decoder) missing(m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown unknownNames) {
 	for i := range m.fields {
 		f := &m.fields[i]
 		if seen[i] != 0 {

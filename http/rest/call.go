@@ -155,7 +155,7 @@ func (c *Call) Account() limit.Account {
 	if c.route.Access == Bearer || c.route.Access == Tier1 {
 		return c.Caller.Account()
 	}
-	return limit.Account{Name: c.host.Source(c), Stranger: true}
+	return limit.Account{Name: c.host.Source(c), Anonymous: true}
 }
 
 // ReleaseAnswer releases what the call holds for its answer, which will be replaced by a

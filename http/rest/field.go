@@ -18,7 +18,7 @@ type SchemaError struct {
 	Faults []FieldError
 	// unknown and absent are names of body members: those that were sent but are unknown,
 	// and those that were not sent.
-	unknown strangers
+	unknown unknownNames
 	absent  []string
 }
 

@@ -12,10 +12,10 @@ const (
 	strangerBytesMax = 64
 )
 
-// strangers are the names of unknown members of one object.
-type strangers []string
+// unknownNames are the names of unknown members of one object.
+type unknownNames []string
 
-func (s *strangers) add(name string) {
+func (s *unknownNames) add(name string) {
 	if len(*s) < strangersMax && len(name) <= strangerBytesMax {
 		*s = append(*s, name)
 	}
@@ -23,7 +23,7 @@ func (s *strangers) add(name string) {
 
 // hint returns a suggestion to add to a fault about missing members. It is empty if no
 // unknown member resembles any of them.
-func (s strangers) hint(missing ...string) string {
+func (s unknownNames) hint(missing ...string) string {
 	best, sent, meant := farApart, "", ""
 	for _, name := range s {
 		for _, wanted := range missing {

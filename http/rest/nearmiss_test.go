@@ -25,7 +25,7 @@ func TestNearMisses(t *testing.T) {
 		{"x", ""},
 		{strings.Repeat("to_handle", 9), ""},
 	} {
-		var unknown strangers
+		var unknown unknownNames
 		unknown.add(c.sent)
 		want := ""
 		if c.meant != "" {

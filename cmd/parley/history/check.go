@@ -74,12 +74,12 @@ func (h *History) Check() []Fault {
 	defer h.mu.Unlock()
 	j := &judgement{
 		History: h, keys: map[scope]*key{}, payloads: map[string]*key{}, messages: map[ID]*fact{},
-		inboxes: map[ID]*order{}, talks: map[ID]*order{}, refs: map[ID]*reference{}, bad: map[ID]bool{},
+		inboxes: map[ID]*order{}, conversations: map[ID]*order{}, refs: map[ID]*reference{}, bad: map[ID]bool{},
 	}
 	j.readKeys()
 	j.readMessages()
 	j.judgeInboxes()
-	j.judgeTalks()
+	j.judgeConversations()
 	j.judgeSends()
 	j.judgeStreams()
 	j.judgeStatuses()
@@ -139,15 +139,15 @@ func newOrder(id ID, read Span, rows []Message) *order {
 
 type judgement struct {
 	*History
-	faults   []Fault
-	keys     map[scope]*key
-	ordered  []*key // by when they were first used
-	payloads map[string]*key
-	messages map[ID]*fact
-	bad      map[ID]bool // messages that were complained of already
-	inboxes  map[ID]*order
-	talks    map[ID]*order
-	refs     map[ID]*reference
+	faults        []Fault
+	keys          map[scope]*key
+	ordered       []*key // by when they were first used
+	payloads      map[string]*key
+	messages      map[ID]*fact
+	bad           map[ID]bool // messages that were complained of already
+	inboxes       map[ID]*order
+	conversations map[ID]*order
+	refs          map[ID]*reference
 }
 
 func (j *judgement) complain(rule Rule, format string, args ...any) {
@@ -248,11 +248,11 @@ func (j *judgement) judgeSends() {
 		}
 		m := k.acked.Result
 		j.present(k, j.inboxes[k.to], "the inbox of", k.to)
-		talk := j.talks[m.Conversation]
-		if talk == nil && k.replyTo.Zero() {
+		conversation := j.conversations[m.Conversation]
+		if conversation == nil && k.replyTo.Zero() {
 			continue
 		}
-		j.present(k, talk, "the transcript of", m.Conversation)
+		j.present(k, conversation, "the transcript of", m.Conversation)
 		if reply, ok := j.messages[k.replyTo]; ok && reply.Conversation != m.Conversation {
 			j.complain(Altered, "%s replies to %s and is in another conversation", m.ID, k.replyTo)
 		}

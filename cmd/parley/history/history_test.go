@@ -13,18 +13,18 @@ const settle = 90 * time.Millisecond
 // stage simulates a small, correct service and records what its clients see.
 type stage struct {
 	*History
-	now   time.Duration
-	ids   uint64
-	inbox map[ID][]Message // oldest first
-	feed  map[ID][]Event
-	talks map[ID][]Message
-	sides map[ID][2]ID
-	state map[ID]string
+	now           time.Duration
+	ids           uint64
+	inbox         map[ID][]Message // oldest first
+	feed          map[ID][]Event
+	conversations map[ID][]Message
+	sides         map[ID][2]ID
+	state         map[ID]string
 }
 
 func newStage() *stage {
 	return &stage{
-		History: New(settle), inbox: map[ID][]Message{}, feed: map[ID][]Event{}, talks: map[ID][]Message{},
+		History: New(settle), inbox: map[ID][]Message{}, feed: map[ID][]Event{}, conversations: map[ID][]Message{},
 		sides: map[ID][2]ID{}, state: map[ID]string{},
 	}
 }
@@ -47,7 +47,7 @@ func (s *stage) deliver(send Send, conversation ID) Message {
 	m := Message{ID: s.id(), Conversation: conversation, From: send.From, To: send.To, Payload: send.Payload, CreatedAt: fmt.Sprintf("%020d", s.now)}
 	s.inbox[m.To] = append(s.inbox[m.To], m)
 	s.feed[m.To] = append(s.feed[m.To], Event{Message: m.ID})
-	s.talks[conversation] = append(s.talks[conversation], m)
+	s.conversations[conversation] = append(s.conversations[conversation], m)
 	if s.state[conversation] == Submitted && !send.ReplyTo.Zero() {
 		s.move(conversation, "open")
 	}
@@ -104,7 +104,7 @@ func (s *stage) page(agent ID, n int) {
 
 func (s *stage) transcript(conversation ID) {
 	for _, side := range s.sides[conversation] {
-		s.Read(Transcript{Span: s.span(), Conversation: conversation, Reader: side, Rows: slices.Clone(s.talks[conversation]), Whole: true})
+		s.Read(Transcript{Span: s.span(), Conversation: conversation, Reader: side, Rows: slices.Clone(s.conversations[conversation]), Whole: true})
 	}
 }
 
@@ -130,7 +130,7 @@ func (s *stage) readAll() {
 		s.page(agent, 1<<30)
 		s.follow("whole", agent, 0, -1)
 	}
-	for id := range s.talks {
+	for id := range s.conversations {
 		s.transcript(id)
 		s.look(id)
 	}

@@ -129,20 +129,20 @@ func (j *judgement) inTimeOrder(o *order, what string, settle time.Duration) {
 	}
 }
 
-// judgeTalks takes the newest whole transcript of each conversation as its
+// judgeConversations takes the newest whole transcript of each conversation as its
 // order and holds the other readings of all readers against it.
-func (j *judgement) judgeTalks() {
+func (j *judgement) judgeConversations() {
 	for _, t := range j.transcripts {
-		if o := j.talks[t.Conversation]; t.Whole && (o == nil || o.read.Asked < t.Asked) {
-			j.talks[t.Conversation] = newOrder(t.Conversation, t.Span, t.Rows)
+		if o := j.conversations[t.Conversation]; t.Whole && (o == nil || o.read.Asked < t.Asked) {
+			j.conversations[t.Conversation] = newOrder(t.Conversation, t.Span, t.Rows)
 		}
 	}
-	for _, o := range j.talks {
-		j.judgeTalk(o)
+	for _, o := range j.conversations {
+		j.judgeConversation(o)
 		o.acked = j.floor(o, 0)
 	}
 	for _, t := range j.transcripts {
-		o := j.talks[t.Conversation]
+		o := j.conversations[t.Conversation]
 		if o == nil {
 			j.complain(Unjudged, "the transcript of %s was never read whole", t.Conversation)
 			continue
@@ -150,16 +150,16 @@ func (j *judgement) judgeTalks() {
 		j.judgeTranscript(o, t)
 	}
 	for _, f := range j.messages {
-		if o := j.talks[f.Conversation]; o != nil && !in(o, f.ID) {
+		if o := j.conversations[f.Conversation]; o != nil && !in(o, f.ID) {
 			j.complain(Vanished, "%s was shown, but the transcript of its conversation %s has a gap there", f.ID, f.Conversation)
 		}
 	}
 }
 
-// judgeTalk: the order of a conversation is that of its ids and its times, what
+// judgeConversation: the order of a conversation is that of its ids and its times, what
 // is answered comes before its answer, and every message is in one inbox, in
 // the same order.
-func (j *judgement) judgeTalk(o *order) {
+func (j *judgement) judgeConversation(o *order) {
 	feeds := map[ID]int{}
 	for i, m := range o.rows {
 		if m.Conversation != o.id {

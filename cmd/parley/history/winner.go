@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// talk is what is known of the status of one conversation.
-type talk struct {
+// conversation is what is known of the status of one conversation.
+type conversation struct {
 	id        ID
 	path      []string      // the longest that a stream showed from the first event on
 	known     time.Duration // up to when the path is known, from references
@@ -28,7 +28,7 @@ type sighting struct {
 // judgeStatuses: the statuses of a conversation are a path of the table, the
 // same for everybody, and end at most once.
 func (j *judgement) judgeStatuses() {
-	talks := j.gatherTalks()
+	conversations := j.gatherConversations()
 	for _, c := range j.connections {
 		paths := map[ID][]string{}
 		for _, e := range c.Events {
@@ -37,10 +37,10 @@ func (j *judgement) judgeStatuses() {
 			}
 		}
 		for id, path := range paths {
-			t := talks[id]
+			t := conversations[id]
 			if t == nil {
-				t = &talk{id: id}
-				talks[id] = t
+				t = &conversation{id: id}
+				conversations[id] = t
 			}
 			j.judgePath(t, c, path)
 		}
@@ -55,26 +55,26 @@ func (j *judgement) judgeStatuses() {
 				counts[e.Conversation][e.Status]++
 			}
 		}
-		for _, t := range talks {
+		for _, t := range conversations {
 			if j.follows(r, t) {
 				t.known = max(t.known, r.Asked)
 				j.judgeCounts(r, t, counts[t.id])
 			}
 		}
 	}
-	for _, t := range talks {
+	for _, t := range conversations {
 		j.judgeTerminal(t)
 		j.judgeSightings(t)
 	}
 }
 
-func (j *judgement) gatherTalks() map[ID]*talk {
-	talks := map[ID]*talk{}
-	of := func(id ID) *talk {
-		if talks[id] == nil {
-			talks[id] = &talk{id: id}
+func (j *judgement) gatherConversations() map[ID]*conversation {
+	conversations := map[ID]*conversation{}
+	of := func(id ID) *conversation {
+		if conversations[id] == nil {
+			conversations[id] = &conversation{id: id}
 		}
-		return talks[id]
+		return conversations[id]
 	}
 	for _, c := range j.changes {
 		t := of(c.Conversation)
@@ -105,16 +105,16 @@ func (j *judgement) gatherTalks() map[ID]*talk {
 			}
 		}
 	}
-	return talks
+	return conversations
 }
 
 // follows tells whether an agent takes part in a conversation.
-func (j *judgement) follows(r *reference, t *talk) bool {
-	o := j.talks[t.id]
+func (j *judgement) follows(r *reference, t *conversation) bool {
+	o := j.conversations[t.id]
 	return o != nil && len(o.rows) > 0 && (o.rows[0].From == r.Agent || o.rows[0].To == r.Agent)
 }
 
-func (j *judgement) judgePath(t *talk, c Connection, path []string) {
+func (j *judgement) judgePath(t *conversation, c Connection, path []string) {
 	last := Submitted
 	for i, status := range path {
 		if (i > 0 || c.After.Zero()) && !Allowed(last, status) {
@@ -137,7 +137,7 @@ func (j *judgement) judgePath(t *talk, c Connection, path []string) {
 }
 
 // judgeCounts: a status is announced as often as it was reached.
-func (j *judgement) judgeCounts(r *reference, t *talk, told map[string]int) {
+func (j *judgement) judgeCounts(r *reference, t *conversation, told map[string]int) {
 	least, most := map[string]int{}, map[string]int{}
 	for _, c := range t.changes {
 		if c.Outcome == Acked && c.Answered < r.Asked {
@@ -164,7 +164,7 @@ func (j *judgement) judgeCounts(r *reference, t *talk, told map[string]int) {
 }
 
 // judgeTerminal: the first terminal status that was shown stays.
-func (j *judgement) judgeTerminal(t *talk) {
+func (j *judgement) judgeTerminal(t *conversation) {
 	var end *sighting
 	winners := 0
 	for i := range t.sightings {
@@ -200,7 +200,7 @@ func (j *judgement) judgeTerminal(t *talk) {
 // judgeSightings checks that a request sent after an answer sees the state of that
 // answer or a later one. Each sighting is given the earliest place of the path that it
 // can have. What was shown after the path was read is not judged.
-func (j *judgement) judgeSightings(t *talk) {
+func (j *judgement) judgeSightings(t *conversation) {
 	slices.SortStableFunc(t.sightings, func(a, b sighting) int { return cmp.Compare(a.Asked, b.Asked) })
 	byEnd := make([]int, len(t.sightings))
 	for i := range byEnd {
@@ -229,7 +229,7 @@ func (j *judgement) judgeSightings(t *talk) {
 }
 
 // find gives the first place not before floor that has a status, or -1.
-func (t *talk) find(floor int, status string) int {
+func (t *conversation) find(floor int, status string) int {
 	if floor == 0 && status == Submitted {
 		return 0
 	}

@@ -53,14 +53,14 @@ type Part struct {
 	Options
 	peers
 	// begin is what a node that joins got, until it has the content of the cluster.
-	begin    *beginning
-	store    *persistence.Store
-	member   *cluster.Member
-	entrance *cluster.Entrance
-	actors   *actors.Node
-	keys     *Keys
-	log      *raftlog.Log
-	work     sync.WaitGroup
+	begin      *beginning
+	store      *persistence.Store
+	member     *cluster.Member
+	joinServer *cluster.JoinServer
+	actors     *actors.Node
+	keys       *Keys
+	log        *raftlog.Log
+	work       sync.WaitGroup
 	// working ends with Close.
 	working context.Context
 	stop    context.CancelFunc
@@ -183,8 +183,8 @@ func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, erro
 			}
 		}
 	}
-	p.entrance = &cluster.Entrance{Identity: p.identity, Clock: p.Clock, Logger: p.Logger, Secrets: p.secrets(s)}
-	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.entrance.Register)
+	p.joinServer = &cluster.JoinServer{Identity: p.identity, Clock: p.Clock, Logger: p.Logger, Secrets: p.secrets(s)}
+	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.joinServer.Register)
 	p.group.Drain, p.group.Peer = p.Drain, p.transport.Peer
 	var err error
 	p.node, err = cluster.NewNode(cluster.Options{
@@ -232,7 +232,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	}
 	working := p.working
 	p.transport.Serve(p.node)
-	p.entrance.Serve(p.node)
+	p.joinServer.Serve(p.node)
 	p.work.Go(func() {
 		if err := p.transport.Links().Serve(ln); err != nil && working.Err() == nil {
 			p.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"parley/cmd/parley/datadir"
 )
 
-// answeredIntruders makes admin requests that a stranger, or a page in the operator's
+// answeredIntruders makes admin requests that an unauthenticated peer, or a page in the operator's
 // browser, must not make, and returns those that were answered.
 func answeredIntruders(t *testing.T, admin http.Handler, token string) (faults []string) {
 	t.Helper()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWarnings: the log names each setting that lets strangers register or connect. A
+// TestWarnings: the log names each setting that lets unauthenticated peers register or connect. A
 // server that listens only on this machine logs no warning.
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct {

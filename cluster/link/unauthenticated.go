@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// strangersMax bounds the connections of strangers: those that have shown no certificate of
-	// the cluster's authority, or not yet. One more ends the oldest. So strangers keep each other
+	// unauthenticatedMax bounds the connections of unauthenticated peers: those that have shown no certificate of
+	// the cluster's authority, or not yet. One more ends the oldest. So unauthenticated peers keep each other
 	// out, and a node only with so many new connections during its handshake.
-	strangersMax = 128
+	unauthenticatedMax = 128
 	// nonMembersMax bounds the connections of nodes that are no members, in the same way: nodes that
 	// were removed, or that this node does not know yet.
 	nonMembersMax = 16
 	// limitedConnTime is how long a connection lasts that is no member's.
 	limitedConnTime = 30 * time.Second
-	// strangerBytesMax bounds what a stranger may ask in one request, windowBytes what it may
+	// unauthenticatedBytesMax bounds what an unauthenticated peer may ask in one request, windowBytes what it may
 	// send before that is read, which is the least that gRPC allows.
-	strangerBytesMax, windowBytes = 8 << 10, 64 << 10
+	unauthenticatedBytesMax, windowBytes = 8 << 10, 64 << 10
 	// nonMemberBytesMax bounds a batch of a node that is no member. A node learns from the answer to its calls that it was
 	// removed, and its batches also hold what its clients ask.
 	nonMemberBytesMax = 4 << 20
@@ -36,7 +36,7 @@ const (
 	removedGrace = 30 * time.Second
 )
 
-// acceptor tells members, nodes that are no members, and strangers apart when a connection comes in. That of a member
+// acceptor tells members, nodes that are no members, and unauthenticated peers apart when a connection comes in. That of a member
 // goes to the server of Links, the others go to servers that take little.
 type acceptor struct {
 	credentials.TransportCredentials
@@ -44,7 +44,7 @@ type acceptor struct {
 	caller func(credentials.AuthInfo) (id uint64, err error)
 	member func(id uint64) bool
 
-	strangers, nonMembers *limitedListener
+	unauthenticated, nonMembers *limitedListener
 
 	mu sync.Mutex
 	// members are the connections of members, with their nodes.
@@ -54,7 +54,7 @@ type acceptor struct {
 func newAcceptor(c credentials.TransportCredentials, caller func(credentials.AuthInfo) (uint64, error), member func(uint64) bool) *acceptor {
 	return &acceptor{
 		TransportCredentials: c, caller: caller, member: member,
-		strangers: newLimitedListener(strangersMax), nonMembers: newLimitedListener(nonMembersMax), members: map[net.Conn]uint64{},
+		unauthenticated: newLimitedListener(unauthenticatedMax), nonMembers: newLimitedListener(nonMembersMax), members: map[net.Conn]uint64{},
 	}
 }
 
@@ -62,8 +62,8 @@ func newAcceptor(c credentials.TransportCredentials, caller func(credentials.Aut
 func limitedServer(requestBytesMax int, streams uint32) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(limitedCredentials{insecure.NewCredentials()}),
-		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(requestBytesMax), grpc.MaxHeaderListSize(strangerBytesMax),
-		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes), grpc.ReadBufferSize(strangerBytesMax),
+		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(requestBytesMax), grpc.MaxHeaderListSize(unauthenticatedBytesMax),
+		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes), grpc.ReadBufferSize(unauthenticatedBytesMax),
 		grpc.MaxConcurrentStreams(streams), grpc.ConnectionTimeout(connectTimeout), grpc.WaitForHandlers(true),
 	)
 }
@@ -82,7 +82,7 @@ func (limitedCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.Aut
 	return v, v.info, nil
 }
 
-// arrivals is a listener whose connections are those of strangers at first.
+// arrivals is a listener whose connections are those of unauthenticated peers at first.
 type arrivals struct {
 	net.Listener
 	acceptor *acceptor
@@ -92,7 +92,7 @@ type arrivals struct {
 func (a arrivals) Accept() (net.Conn, error) {
 	conn, err := a.Listener.Accept()
 	if err == nil {
-		a.acceptor.strangers.enter(conn)
+		a.acceptor.unauthenticated.enter(conn)
 	}
 	return conn, err
 }
@@ -101,15 +101,15 @@ func (a arrivals) Accept() (net.Conn, error) {
 func (a *acceptor) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := a.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
-		a.strangers.leave(raw)
+		a.unauthenticated.leave(raw)
 		return nil, nil, err
 	}
 	id, unknown := a.caller(info)
 	if unknown != nil {
-		a.strangers.serve(raw, conn, info)
+		a.unauthenticated.serve(raw, conn, info)
 		return nil, nil, credentials.ErrConnDispatched
 	}
-	a.strangers.leave(raw)
+	a.unauthenticated.leave(raw)
 	if !a.member(id) {
 		a.nonMembers.enter(raw)
 		a.nonMembers.serve(raw, conn, info)

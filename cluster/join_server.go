@@ -52,13 +52,13 @@ type Welcome struct {
 }
 
 const (
-	entranceName = "parley.Entrance"
-	joinMethod   = "/" + entranceName + "/Join"
-	joinTimeout  = 20 * time.Second
+	joinServerName = "parley.Entrance"
+	joinMethod     = "/" + joinServerName + "/Join"
+	joinTimeout    = 20 * time.Second
 )
 
-// Entrance admits nodes. Anyone who can reach it may call it; it answers those who have a token.
-type Entrance struct {
+// JoinServer admits nodes. Anyone who can reach it may call it; it answers those who have a token.
+type JoinServer struct {
 	Identity *identity.Identity
 	// Secrets are those for a node that was given the master key, or not. A refusal tells the
 	// new node what it lacks.
@@ -69,12 +69,12 @@ type Entrance struct {
 }
 
 // Serve begins to admit nodes.
-func (e *Entrance) Serve(n *Node) { e.node.Store(n) }
+func (e *JoinServer) Serve(n *Node) { e.node.Store(n) }
 
-// Register adds the entrance to the services for strangers at the address of the links.
-func (e *Entrance) Register(s *grpc.Server) {
+// Register adds the join server to the services for unauthenticated peers at the address of the links.
+func (e *JoinServer) Register(s *grpc.Server) {
 	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: entranceName, HandlerType: (*any)(nil),
+		ServiceName: joinServerName, HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Join", Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			var request []byte
 			if err := decode(&request); err != nil {
@@ -87,7 +87,7 @@ func (e *Entrance) Register(s *grpc.Server) {
 }
 
 // join answers an application.
-func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
+func (e *JoinServer) join(ctx context.Context, request []byte) ([]byte, error) {
 	var a Application
 	if err := json.Unmarshal(request, &a); err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the application cannot be read")
