@@ -2,6 +2,7 @@ package keylog_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 
@@ -47,7 +48,7 @@ func ExampleSeen() {
 	const server = "https://parley.example"
 	seen := keylog.OpenSeen(dir)
 	for _, size := range []uint64{3, 8, 5} {
-		if err := seen.Remember(server, keylog.Tree{Origin: "parley.example/keys", Size: size}, false); err != nil {
+		if err := seen.Remember(server, keylog.Tree{Origin: "parley.example/keys", Size: size, Root: base64.StdEncoding.EncodeToString(make([]byte, 32))}, false); err != nil {
 			fmt.Println(err)
 			return
 		}
