@@ -34,6 +34,7 @@ var locks = []lock{
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/nats-io/nats.go", []string{"parley/bench/scenario/host"}, "only what a scenario sends to a peer is NATS"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
+	{"github.com/prometheus/procfs", []string{"parley/bench/machine"}, "one package observes the machine"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors/conversation", "parley/actors/record"}, "what each message encodes several of has generated code"},
 	{"github.com/google/uuid", []string{"parley/client/parley"}, "ids have types; no package above the base handles a bare UUID"},

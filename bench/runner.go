@@ -220,7 +220,7 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 	err = s.host.Scenario(run.Scenario).Run(ctx, one)
 	w := around.watch
 	if err == nil && run.Window > 0 {
-		w.charge(func() { r.settle(ctx) })
+		w.chargeUntilIdle(func() { r.settle(ctx) })
 	}
 	s.host.Settle(run)
 	if w == nil || w.window == 0 && run.Operations == 0 {
@@ -293,7 +293,7 @@ func settle(ctx context.Context, pids []int) {
 		return
 	}
 	before := machine.Processes(pids...)
-	for deadline := time.Now().Add(idleWait); before.Problem == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(idleWait); before.Err == nil && time.Now().Before(deadline); {
 		if host.SleepUntil(ctx, time.Now().Add(idleWindow)) != nil {
 			return
 		}

@@ -4,24 +4,33 @@
 package machine
 
 import (
-	"bytes"
-	"fmt"
+	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
+
 	"parley/bench/result"
 )
+
+// system is the root of the file tree that contains proc and sys.
+type system struct{ root string }
+
+// linux is the root of this machine.
+var linux = system{root: "/"}
+
+// notSeen is the text for values that this machine does not provide.
+var notSeen = "not seen here (" + runtime.GOOS + ")"
+
+func (s system) proc() (procfs.FS, error) { return procfs.NewFS(filepath.Join(s.root, "proc")) }
 
 // Describe returns a description of the machine and of the file system of dataPath,
 // because a sync on a file system in memory costs nothing. Memory is what the bench may
 // use: the limit of a control group, if that is lower than the machine's memory.
 func Describe(dataPath string) result.Machine { return linux.describe(dataPath) }
-
-// OpenFiles returns how many file descriptors process pid has open; an error if they
-// cannot be read.
-func OpenFiles(pid int) (int, error) { return linux.openFiles(pid) }
 
 func (s system) describe(dataPath string) result.Machine {
 	if absolute, err := filepath.Abs(dataPath); err == nil {
@@ -31,104 +40,53 @@ func (s system) describe(dataPath string) result.Machine {
 		CPU: notSeen, Kernel: notSeen,
 		Cores: runtime.NumCPU(), Go: runtime.Version(), DataPath: dataPath,
 	}
-	if text, err := s.read("proc/cpuinfo"); err == nil {
-		machine.CPU = processorName(text)
+	proc, err := s.proc()
+	if err != nil {
+		return machine
 	}
-	if text, err := s.read("proc/sys/kernel/osrelease"); err == nil {
-		machine.Kernel = "Linux " + string(bytes.TrimSpace(text))
+	machine.CPU = processorName(proc)
+	if release, err := proc.SysctlStrings("kernel/osrelease"); err == nil {
+		machine.Kernel = "Linux " + strings.Join(release, " ")
 	}
-	if text, err := s.read("proc/meminfo"); err == nil {
-		machine.Memory = kilobytes(text, "MemTotal:")
+	if memory, err := proc.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+		machine.Memory = *memory.MemTotalBytes
 	}
-	if text, err := s.read("sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err == nil && limit < machine.Memory {
-			machine.Memory = limit
+	if text, err := os.ReadFile(filepath.Join(s.root, "sys/fs/cgroup/memory.max")); err == nil {
+		if limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			machine.Memory = min(machine.Memory, limit)
 		}
 	}
-	if text, err := s.read("proc/self/limits"); err == nil {
-		machine.FileMax = openFilesLimit(text)
+	self, err := proc.Self()
+	if err != nil {
+		return machine
 	}
-	if text, err := s.read("proc/self/mountinfo"); err == nil {
+	if limits, err := self.Limits(); err == nil && limits.OpenFiles != math.MaxUint64 {
+		machine.FileMax = limits.OpenFiles
+	}
+	if mounts, err := self.MountInfo(); err == nil {
 		if resolved, err := filepath.EvalSymlinks(dataPath); err == nil {
 			dataPath = resolved
 		}
-		if kind := fileSystem(text, dataPath); kind != "" {
+		if kind := fileSystem(mounts, dataPath); kind != "" {
 			machine.DataPath += " (" + kind + ")"
 		}
 	}
 	return machine
 }
 
-func (s system) openFiles(pid int) (int, error) {
-	names, err := s.names(fmt.Sprintf("proc/%d/fd", pid))
-	if err != nil {
-		return 0, fmt.Errorf("machine: open files of process %d: %w", pid, err)
-	}
-	return len(names), nil
-}
-
-// processorName reads /proc/cpuinfo. x86 has "model name"; other architectures have
-// "Model", "cpu model" or no name of the processor.
-func processorName(text []byte) string {
-	for _, wanted := range []string{"model name", "Model", "cpu model", "uarch"} {
-		for line := range bytes.Lines(text) {
-			name, value, found := strings.Cut(string(line), ":")
-			if value = strings.TrimSpace(value); found && strings.TrimSpace(name) == wanted && value != "" {
-				return strings.Join(strings.Fields(value), " ")
-			}
-		}
-	}
-	return runtime.GOARCH + ", not named"
-}
-
-// kilobytes reads "Name:  123 kB" in /proc/meminfo and smaps_rollup, as bytes.
-func kilobytes(text []byte, name string) uint64 {
-	for line := range bytes.Lines(text) {
-		words := strings.Fields(string(line))
-		if len(words) >= 2 && words[0] == name {
-			value, _ := strconv.ParseUint(words[1], 10, 64)
-			return value << 10
-		}
-	}
-	return 0
-}
-
-// openFilesLimit reads the soft limit in /proc/PID/limits; without a limit it returns 0.
-func openFilesLimit(text []byte) uint64 {
-	const name = "Max open files"
-	for line := range bytes.Lines(text) {
-		rest, found := strings.CutPrefix(string(line), name)
-		words := strings.Fields(rest)
-		if !found || len(words) == 0 {
-			continue
-		}
-		limit, _ := strconv.ParseUint(words[0], 10, 64)
-		return limit
-	}
-	return 0
-}
-
-// fileSystem reads /proc/PID/mountinfo: "id parent major:minor root mountpoint options
-// [tags] - type source superoptions". The longest mount point above path applies. Of
-// several with the same path the last applies, because it covers the others.
-func fileSystem(text []byte, path string) string {
-	longest, kind := -1, ""
-	for line := range bytes.Lines(text) {
-		left, right, found := strings.Cut(string(line), " - ")
-		before, after := strings.Fields(left), strings.Fields(right)
-		if !found || len(before) < 5 || len(after) < 2 {
-			continue
-		}
-		point := unescape.Replace(before[4])
+// fileSystem returns the type and the device of the file system of a path. The longest mount
+// point above it applies; of several with the same path the last, because it covers the others.
+func fileSystem(mounts []*procfs.MountInfo, path string) (kind string) {
+	longest := -1
+	for _, m := range mounts {
+		point := strings.ReplaceAll(m.MountPoint, `\040`, " ")
 		below := point == "/" || path == point || strings.HasPrefix(path, point+"/")
 		if below && len(point) >= longest {
-			longest, kind = len(point), after[0]
-			if strings.HasPrefix(after[1], "/") {
-				kind += " on " + unescape.Replace(after[1])
+			longest, kind = len(point), m.FSType
+			if strings.HasPrefix(m.Source, "/") {
+				kind += " on " + m.Source
 			}
 		}
 	}
 	return kind
 }
-
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

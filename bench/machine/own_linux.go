@@ -3,9 +3,35 @@ package machine
 import (
 	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
+
+// processorName returns the name of the first processor.
+func processorName(proc procfs.FS) string {
+	all, err := proc.CPUInfo()
+	switch {
+	case err != nil:
+		return notSeen
+	case len(all) == 0 || all[0].ModelName == "":
+		return runtime.GOARCH + ", not named"
+	}
+	return all[0].ModelName
+}
+
+// resident returns the memory of a process in bytes. A page that several processes share counts
+// once, if the kernel reports proportional sizes.
+func resident(proc procfs.FS, stat procfs.ProcStat, shared bool) uint64 {
+	if process, err := proc.Proc(stat.PID); err == nil && shared {
+		if rollup, err := process.ProcSMapsRollup(); err == nil && rollup.Pss > 0 {
+			return rollup.Pss
+		}
+	}
+	return uint64(stat.ResidentMemory())
+}
 
 // syncData waits until the data of file is on the disk, with as much of its inode as
 // reading it requires.

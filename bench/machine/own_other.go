@@ -6,7 +6,13 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
+
+func processorName(procfs.FS) string { return notSeen }
+
+func resident(_ procfs.FS, stat procfs.ProcStat, _ bool) uint64 { return uint64(stat.ResidentMemory()) }
 
 // syncData waits until file is on the disk, including its inode: systems other than Linux
 // have no portable way to sync less.
