@@ -26,6 +26,9 @@ type Client interface {
 	// An operation in progress should end when ctx does; if it does not, Close ends it.
 	// Do bounds its own waiting: a run waits for every answer.
 	Do(ctx context.Context, n int, laps *Laps) error
+	// A Client with a method Ended() bool is closed and dialled again before its next operation
+	// once that returns true.
+	//
 	// Close ends the connection. It is called once. If the run is cancelled while an
 	// operation is in progress, it is called from another goroutine than Do, and Do must
 	// then return with any error.
@@ -64,6 +67,9 @@ type Plan struct {
 	// still sent; 0 sends all of them. Arrivals that are given up count as failures with
 	// the reason NeverSent, and their wait so far is part of the latency.
 	Overtime time.Duration
+	// SkipBusy skips an arrival of an open loop that is due while its client waits for an answer:
+	// it is neither sent later nor counted.
+	SkipBusy bool
 	// Patience is how long a worker redials a broken connection before the run fails; 0
 	// is five seconds.
 	Patience time.Duration

@@ -412,7 +412,7 @@ func TestPlansThatCannotBeRun(t *testing.T) {
 func TestOperationsCostNoAllocation(t *testing.T) {
 	for _, rate := range []float64{0, 1e9} {
 		plan := Plan{Clients: 2, Rate: rate, Duration: time.Hour}
-		r := &run{ctx: t.Context(), plan: plan}
+		r := &run{ctx: t.Context(), plan: plan, shared: []*distributions{newDistributions(rate)}}
 		r.start = time.Now()
 		r.begin, r.end = r.start, r.start.Add(time.Hour)
 		w := newWorker(r, 1)
@@ -460,5 +460,36 @@ func TestOperations(t *testing.T) {
 		if err != nil || m.Operations != 210 || m.Failures != done.Load()-210 || m.Failures == 0 {
 			t.Errorf("%v: %+v after %d operations", err, m, done.Load())
 		}
+	}
+}
+
+// TestSkipBusySendsNothingLate: an arrival whose client waits for an answer is not sent.
+func TestSkipBusySendsNothingLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{service: 12 * time.Millisecond}
+		m := mustRun(t, Plan{Clients: 1, Rate: 200, Duration: 2 * time.Second, SkipBusy: true}, s.dial, nil)
+		if m.Operations < 132 || m.Operations > 134 || m.Failures != 0 || m.Seconds > 2.02 {
+			t.Errorf("%d of 400 arrivals were sent in %v s, failures %v; want every third", m.Operations, m.Seconds, m.Reasons)
+		}
+		if late := over(m.Latency, 13*time.Millisecond); late != 0 {
+			t.Errorf("%d were sent late", late)
+		}
+	})
+}
+
+// endsEach is a client whose connection ends with each answer.
+type endsEach struct{ ended bool }
+
+func (c *endsEach) Do(context.Context, int, *Laps) error { c.ended = true; return nil }
+func (c *endsEach) Ended() bool                          { return c.ended }
+func (c *endsEach) Close() error                         { return nil }
+
+// TestEndedConnectionsAreDialledAgain: no operation fails for them.
+func TestEndedConnectionsAreDialledAgain(t *testing.T) {
+	dials := 0
+	dial := func(context.Context, int) (Client, error) { dials++; return &endsEach{}, nil }
+	m, err := Run(t.Context(), Plan{Clients: 1, Operations: 20}, dial, nil)
+	if err != nil || m.Operations != 20 || m.Failures != 0 || dials != 20 {
+		t.Errorf("%v: %+v after %d dials", err, m, dials)
 	}
 }

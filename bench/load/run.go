@@ -34,6 +34,7 @@ type run struct {
 	began             chan struct{}
 	start, begin, end time.Time
 	workers           []*worker
+	shared            []*distributions
 	meter             meter
 }
 
@@ -53,6 +54,9 @@ func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, 
 	r := &run{
 		ctx: ctx, plan: plan, dial: dial,
 		began: make(chan struct{}),
+	}
+	for range min(plan.Clients, sharedBy) {
+		r.shared = append(r.shared, newDistributions(plan.Rate))
 	}
 	r.workers = make([]*worker, plan.Clients)
 	for i := range r.workers {
@@ -170,19 +174,21 @@ func (r *run) sum() *Measurement {
 	for _, w := range r.workers {
 		m.Operations += w.operations
 		m.Failures += w.failures
-		m.Latency.Merge(w.latency)
-		m.Service.Merge(w.service)
 		for reason, count := range w.reasons {
 			m.Reasons[reason] += count
 		}
-		for name, lap := range w.laps.noted {
+		if w.last.After(last) {
+			last = w.last
+		}
+	}
+	for _, d := range r.shared {
+		m.Latency.Merge(d.latency)
+		m.Service.Merge(d.service)
+		for name, part := range d.parts {
 			if m.Laps[name] == nil {
 				m.Laps[name] = NewHistogram()
 			}
-			m.Laps[name].Merge(lap)
-		}
-		if w.last.After(last) {
-			last = w.last
+			m.Laps[name].Merge(part)
 		}
 	}
 	m.Seconds = last.Sub(r.begin).Seconds()

@@ -25,6 +25,8 @@ const (
 	longestPause = time.Second
 )
 
+var errEnded = errors.New("the system ends each connection after an answer")
+
 // worker performs its share of the operations. All fields except the connection belong to
 // its goroutine until that has ended.
 type worker struct {
@@ -39,8 +41,6 @@ type worker struct {
 	reasons              map[string]int64
 	// owes is set while an operation of Plan.Operations has not succeeded yet.
 	owes bool
-	// service is the same histogram as latency in a closed loop.
-	latency, service *Histogram
 	// last is when the last measured operation was answered.
 	last time.Time
 	// breaks counts consecutive operations that broke the connection, since broken.
@@ -52,13 +52,10 @@ type worker struct {
 func newWorker(r *run, index int) *worker {
 	w := &worker{
 		run: r, index: index,
-		laps:    Laps{noted: make(map[string]*Histogram)},
+		laps:    Laps{into: r.shared[index%len(r.shared)]},
 		reasons: make(map[string]int64),
-		latency: NewHistogram(),
 	}
-	w.service = w.latency
 	if r.plan.Rate > 0 {
-		w.service = NewHistogram()
 		w.tick = float64(index)
 	}
 	return w
@@ -71,6 +68,11 @@ func (w *worker) work() error {
 		due, sent, more := w.await()
 		if !more {
 			return nil
+		}
+		if ends, may := w.connection.client.(interface{ Ended() bool }); may && ends.Ended() {
+			if err := w.redial(sent, errEnded); err != nil || w.run.ctx.Err() != nil {
+				return err
+			}
 		}
 		w.laps.intended, w.laps.measured = due, !due.Before(w.run.begin)
 		err := w.connection.client.Do(w.run.ctx, n, &w.laps)
@@ -122,6 +124,9 @@ func (w *worker) await() (due, sent time.Time, more bool) {
 		return now, now, now.Before(r.end)
 	}
 	due = w.arrival()
+	for r.plan.SkipBusy && due.Before(now) {
+		due = w.arrival()
+	}
 	if !due.Before(r.end) {
 		return due, now, false
 	}
@@ -159,13 +164,9 @@ func (w *worker) sleep(due, now time.Time) bool {
 }
 
 func (w *worker) succeed(due, sent, answered time.Time) {
-	latency := answered.Sub(due)
 	w.operations++
 	w.last = answered
-	w.latency.Record(latency)
-	if w.service != w.latency {
-		w.service.Record(answered.Sub(sent))
-	}
+	w.laps.into.operation(due, sent, answered)
 	w.run.meter.operations.Add(1)
 }
 
@@ -187,7 +188,7 @@ func (w *worker) giveUp(due, now time.Time) {
 			continue
 		}
 		w.fail(NeverSent, now)
-		w.latency.Record(now.Sub(due))
+		w.laps.into.neverSent(now.Sub(due))
 	}
 }
 

@@ -99,7 +99,7 @@ func TestPressNoticesFaults(t *testing.T) {
 		otherPayload:   "another payload",
 		otherRecipient: "another recipient",
 		sameID:         "an id that another message has",
-		parts:          "the connection broke",
+		parts:          "wire: reading the answer",
 	} {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()

@@ -32,8 +32,6 @@ type Answer struct {
 	Body   []byte
 	// RetryAfter is the field of that name, empty if the answer has none.
 	RetryAfter string
-	// Closing reports that the other end closes the connection after this answer.
-	Closing bool
 }
 
 // DialHTTP connects to address, host:port.
@@ -85,15 +83,16 @@ func (c *HTTP) exchange(request []byte) (Answer, error) {
 	if err := c.answer.ReadLimitBody(c.in, BodyBytesMax); err != nil {
 		return Answer{}, fmt.Errorf("wire: reading the answer: %w", cause(err))
 	}
-	answer := Answer{
-		Status: c.answer.StatusCode(), Body: c.answer.Body(),
-		RetryAfter: string(c.answer.Header.Peek("Retry-After")), Closing: c.answer.ConnectionClose(),
-	}
-	if answer.Closing {
+	if c.answer.ConnectionClose() {
 		c.broken = ErrClosing
 	}
-	return answer, nil
+	return Answer{
+		Status: c.answer.StatusCode(), Body: c.answer.Body(), RetryAfter: string(c.answer.Header.Peek("Retry-After")),
+	}, nil
 }
+
+// Ended reports whether the last answer announced the end of the connection.
+func (c *HTTP) Ended() bool { return errors.Is(c.broken, ErrClosing) }
 
 // cause replaces the errors of fasthttp for a deadline and for an early end.
 func cause(err error) error {

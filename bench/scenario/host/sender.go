@@ -69,17 +69,26 @@ func (h *Host) Caller(ctx context.Context) (*Caller, error) {
 
 func (c *Caller) Close() error { return c.Conn.Close() }
 
+// Ended makes load.Run dial again after an answer that announced the end of the connection.
+func (c *Caller) Ended() bool { return c.Conn.Ended() }
+
 // Post sends a request that stores the message of key in a mailbox, and checks the
 // answer. The returned message points into the connection's buffer.
 func (c *Caller) Post(request []byte, key Key, box uint32) (Message, error) {
-	answer, err := c.Conn.Do(request)
+	answer, err := c.Exchange(request, key)
 	if err != nil {
-		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
-			c.Log.Lost(key)
-		}
 		return Message{}, err
 	}
 	return c.Accept(answer, key, box)
+}
+
+// Exchange sends a request that stores the message of key, and returns the answer.
+func (c *Caller) Exchange(request []byte, key Key) (wire.Answer, error) {
+	answer, err := c.Conn.Do(request)
+	if err != nil && !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
+		c.Log.Lost(key)
+	}
+	return answer, err
 }
 
 // Accept checks the answer to a request that stores the message of key in a mailbox.
@@ -126,7 +135,11 @@ func (c *HTTPSender) Send(to int, key Key) error {
 		_, err := c.Post(request, key, uint32(to))
 		return err
 	}
-	return c.judged(request, to, key)
+	answer, err := c.Exchange(request, key)
+	if err != nil {
+		return err
+	}
+	return c.Verify(answer, to, key)
 }
 
 // Request renders the message of key to a worker. The result is valid until the next
@@ -144,10 +157,10 @@ func (c *HTTPSender) Request(to int, key Key) []byte {
 	return r.Bytes
 }
 
-// judged posts to Parley and also checks the recipient in the answer.
-func (c *HTTPSender) judged(request []byte, to int, key Key) error {
+// Verify checks the answer to the message of key to a worker.
+func (c *HTTPSender) Verify(answer wire.Answer, to int, key Key) error {
 	recipient := c.Workers[to]
-	m, err := c.Post(request, key, recipient.Mailbox)
+	m, err := c.Accept(answer, key, recipient.Mailbox)
 	if err != nil {
 		return err
 	}
