@@ -153,18 +153,18 @@ func (e *erase) fill(ctx context.Context) (load.Dial, error) {
 	}
 	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
+		c, err := h.CallerInto(ctx, &e.log)
 		if err != nil {
 			return nil, err
 		}
-		c := &host.Caller{Conn: conn, Log: e.log.Begin(), Payloads: h.Payloads}
-		return &erasedSender{h.AnySender(c, host.Key{Run: run, Worker: uint32(worker)}), e, h.Deployment.Recipients, h.Choice(run, worker)}, nil
+		return &erasedSender{c, host.Key{Run: run, Worker: uint32(worker)}, e, h.Deployment.Recipients, h.Choice(run, worker)}, nil
 	}, nil
 }
 
 // erasedSender is a client of fill.
 type erasedSender struct {
-	host.AnySender
+	*host.Caller
+	key     host.Key
 	erased  *erase
 	workers []*host.Agent
 	choice  *rand.Rand
@@ -182,8 +182,9 @@ func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
 	case partReceived:
 		from, to = to, from
 	}
-	s.Key.N, s.Key.Part = uint32(n), part
-	return s.Send(from, to)
+	s.key.N, s.key.Part = uint32(n), part
+	_, err := s.Send(from, to, s.key)
+	return err
 }
 
 // settle collects the answers to a part of the messages, of messages in all.

@@ -127,7 +127,7 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	to := f.host.HTTPSender(c.Caller, 0)
+	to := f.host.WorkerSender(c.Caller, 0)
 	start := time.Now()
 	for n := 0; n < roundsLeast || n < roundsMost && time.Since(start) < budget; n++ {
 		began := time.Now()
@@ -245,7 +245,7 @@ func (f *fanoutRun) beside(ctx context.Context) {
 		return // the connections of the run fail as well and report the error
 	}
 	defer func() { _ = c.Close() }()
-	to := f.host.HTTPSender(c, 0)
+	to := f.host.WorkerSender(c, 0)
 	ticker := time.NewTicker(besideEvery)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
@@ -295,9 +295,8 @@ func (c *broadcasting) Do(_ context.Context, n int, laps *load.Laps) error {
 // broadcaster broadcasts to a group on one connection.
 type broadcaster struct {
 	*host.Caller
-	group   *host.Group
-	from    *host.Agent
-	request *host.SendRequest
+	group *host.Group
+	from  *host.Agent
 }
 
 func newBroadcaster(ctx context.Context, h *host.Host, g *host.Group, from *host.Agent) (*broadcaster, error) {
@@ -305,14 +304,13 @@ func newBroadcaster(ctx context.Context, h *host.Host, g *host.Group, from *host
 	if err != nil {
 		return nil, err
 	}
-	return &broadcaster{Caller: c, group: g, from: from, request: host.NewSendRequest(h, "/messages", from, &host.Agent{Handle: g.Handle})}, nil
+	return &broadcaster{Caller: c, group: g, from: from}, nil
 }
 
 // cast broadcasts the message of key, checks the answer and returns the broadcast's id.
 func (c *broadcaster) cast(key host.Key) (host.UUID, error) {
-	c.Payloads.Write(c.request.Bytes[c.request.Payload:], key)
 	sent := host.Broadcast{Key: key, Group: c.group, From: c.from.Mailbox}
-	answer, err := c.Conn.Do(c.request.Bytes)
+	answer, err := c.Conn.Do(c.Request("/messages", c.from, &host.Agent{Handle: c.group.Handle}, key))
 	if err != nil {
 		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
 			c.Log.LostBroadcasts = append(c.Log.LostBroadcasts, sent)

@@ -212,13 +212,14 @@ func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
 			return nil, err
 		}
 		key := host.Key{Run: run, Worker: uint32(worker)}
-		return &ringing{h.AnySender(c, key), h.Deployment.Recipients[:active], next}, nil
+		return &ringing{c, key, h.Deployment.Recipients[:active], next}, nil
 	}, nil
 }
 
 // ringing is a client of ring.
 type ringing struct {
-	host.AnySender
+	*host.Caller
+	key     host.Key
 	workers []*host.Agent
 	next    *atomic.Int64
 }
@@ -226,6 +227,7 @@ type ringing struct {
 // Do implements load.Client.
 func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
 	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
-	r.Key.N = uint32(n)
-	return r.Send(r.workers[at], r.workers[(at+1)%len(r.workers)])
+	r.key.N = uint32(n)
+	_, err := r.Send(r.workers[at], r.workers[(at+1)%len(r.workers)], r.key)
+	return err
 }

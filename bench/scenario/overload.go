@@ -96,13 +96,13 @@ func (o *overload) dial(closed bool) load.Dial {
 			return nil, err
 		}
 		c.Conn.SetPatience(overloadPatience)
-		return &overloadClient{h.HTTPSender(c, 0), host.Key{Run: run, Worker: uint32(worker)}, h.Choice(run, worker), closed}, nil
+		return &overloadClient{h.WorkerSender(c, 0), host.Key{Run: run, Worker: uint32(worker)}, h.Choice(run, worker), closed}, nil
 	}
 }
 
 // overloadClient is the client of Overload.
 type overloadClient struct {
-	*host.HTTPSender
+	*host.WorkerSender
 	key    host.Key
 	choice *rand.Rand
 	closed bool
@@ -111,15 +111,16 @@ type overloadClient struct {
 // Do implements load.Client.
 func (c *overloadClient) Do(_ context.Context, n int, laps *load.Laps) error {
 	c.key.N = uint32(n)
-	to := c.choice.IntN(c.Agents)
-	request, sent := c.Request(to, c.key), time.Now()
+	to := c.Workers[c.choice.IntN(len(c.Workers))]
+	request, sent := c.Request("/messages", c.From, to, c.key), time.Now()
 	laps.Note(LapLag, sent.Sub(laps.Intended()))
 	answer, err := c.Exchange(request, c.key)
 	switch {
 	case err != nil:
 		return err
 	case answer.Status != 429 && answer.Status != 503:
-		return c.Verify(answer, to, c.key)
+		_, err = c.Accept(answer, c.key, to)
+		return err
 	}
 	laps.Note(LapRefused, time.Since(sent))
 	if c.closed {
@@ -135,7 +136,7 @@ func (c *overloadClient) refused(answer wire.Answer) error {
 		c.Log.Lost(c.key)
 		return err
 	}
-	if seconds, err := strconv.Atoi(answer.RetryAfter); err != nil || seconds < 1 {
+	if seconds, err := strconv.Atoi(answer.Header("Retry-After")); err != nil || seconds < 1 {
 		return load.Refused{Reason: fmt.Sprintf("status %d without a whole number of seconds in Retry-After", answer.Status)}
 	}
 	return load.Refused{Reason: properRefusal}

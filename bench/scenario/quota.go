@@ -1,11 +1,9 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,26 +202,19 @@ func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
 func (t terms) checkRate(ctx context.Context, limited bool) error {
 	h := t.host
 	from, to, key := h.Deployment.Senders[0], h.Deployment.Recipients[0], host.Key{Run: h.NextRun()}
-	payload := make([]byte, h.Payloads.Size)
-	h.Payloads.Write(payload, key)
-	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
-	body = host.AppendContent(body, h.Deployment.MessageType("task_request"), payload)
-	request, err := http.NewRequestWithContext(ctx, "POST", h.Deployment.Base+"/messages", bytes.NewReader(body))
+	c, err := h.Caller(ctx)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+from.Org.Token)
-	status, header, text, err := host.Call(request)
+	defer func() { _ = c.Close() }()
+	answer, err := c.Exchange(c.Request("/messages", from, to, key), key)
 	if err != nil {
 		return err
 	}
-	m, err := host.ReadMessage(text)
-	if status != http.StatusCreated || err != nil {
-		return fmt.Errorf("a message is answered with %d: %s", status, text)
+	if _, err := c.Accept(answer, key, to); err != nil {
+		return fmt.Errorf("a message is answered with %d: %s", answer.Status, answer.Body)
 	}
-	h.Log.Begin().Acknowledged(m.ID, key, to.Mailbox)
-	stated := header.Get(rateLimitHeader)
+	stated := answer.Header(rateLimitHeader)
 	switch n, err := strconv.ParseInt(stated, 10, 64); {
 	case limited && (err != nil || n <= 0):
 		return errors.New("the rate of writes is not checked: POST /messages states none")

@@ -16,8 +16,6 @@ type pair struct {
 	*host.Answering
 	asker, answerer *host.Agent
 	toAsker         *wire.Stream
-	request         *host.SendRequest
-	reply           *host.ReplyRequest
 	key             host.Key
 }
 
@@ -40,8 +38,6 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 		if p.toAsker, err = h.Listen(ctx, p.asker); err != nil {
 			return nil, errors.Join(err, p.Answering.Close())
 		}
-		p.request = host.NewSendRequest(h, "/messages", p.asker, p.answerer)
-		p.reply = host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
 		return p, nil
 	}, nil
 }
@@ -49,22 +45,18 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 // Do implements load.Client: one complete round trip.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 	p.key.N, p.key.Part = uint32(n), host.PartRequest
-	p.Asks.Payloads.Write(p.request.Bytes[p.request.Payload:], p.key)
-	m, err := p.Asks.Post(p.request.Bytes, p.key, p.answerer.Mailbox)
+	m, err := p.Asks.Send(p.asker, p.answerer, p.key)
 	if err != nil {
 		return err
 	}
 	asked := m.ID
-	if string(m.RecipientHandle) != p.answerer.Handle {
-		return host.Wrong("another recipient than the one asked for")
-	}
 	laps.Note("accepted", time.Since(laps.Intended()))
 	if err := p.arrives(p.Stream, asked, p.key); err != nil {
 		return err
 	}
 	laps.Note("delivery", time.Since(laps.Intended()))
 	p.key.Part = host.PartReply
-	m, err = p.Answers.Reply(p.reply, asked, p.key, p.asker)
+	m, err = p.Answers.Reply(p.answerer.Org, asked, p.key, p.asker)
 	if err != nil {
 		return err
 	}
@@ -107,7 +99,6 @@ func (p *pair) Close() error { return errors.Join(p.Answering.Close(), p.toAsker
 type waiting struct {
 	*host.Answering
 	asker, answerer *host.Agent
-	request         *host.SendRequest
 	key             host.Key
 }
 
@@ -127,13 +118,11 @@ func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error)
 		if w.Answering, err = h.OpenAnswering(ctx, w.answerer); err != nil {
 			return nil, err
 		}
-		w.request = host.NewSendRequest(h, "/messages/sync?timeout_ms=10000", w.asker, w.answerer)
-		reply := host.NewReplyRequest(h, h.Deployment.ReceivingOrg.Token)
 		w.Serve(func(m host.Message) error {
 			key, err := host.KeyOf(m, h.Payloads)
 			if err == nil && key.Run == run {
 				key.Part = host.PartReply
-				_, err = w.Answers.Reply(reply, m.ID, key, w.asker)
+				_, err = w.Answers.Reply(w.answerer.Org, m.ID, key, w.asker)
 			}
 			return err
 		})
@@ -144,10 +133,8 @@ func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error)
 // Do implements load.Client.
 func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 	w.key.N, w.key.Part = uint32(n), host.PartRequest
-	w.Asks.Payloads.Write(w.request.Bytes[w.request.Payload:], w.key)
-	answer, err := w.Asks.Conn.Do(w.request.Bytes)
+	answer, err := w.Asks.Exchange(w.Asks.Request("/messages/sync?timeout_ms=10000", w.asker, w.answerer, w.key), w.key)
 	if err != nil {
-		w.Asks.Log.Lost(w.key)
 		return w.Reason(err)
 	}
 	if answer.Status != 200 {

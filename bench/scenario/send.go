@@ -74,10 +74,7 @@ func (t *replies) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &replying{
-			Caller: c, request: host.NewReplyRequest(h, h.Deployment.SendingOrg.Token), openings: t.openings,
-			choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
-		}, nil
+		return &replying{c, h.Deployment.SendingOrg, t.openings, h.Choice(run, worker), host.Key{Run: run, Worker: uint32(worker)}}, nil
 	}, nil
 }
 
@@ -92,15 +89,14 @@ func (t *replies) open(ctx context.Context) error {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		post := h.HTTPSender(c, 0)
 		for n := 0; worker+n*connections < len(openings) && ctx.Err() == nil; n++ {
 			at := worker + n*connections
-			to := at % len(h.Deployment.Recipients)
-			if err := post.Send(to, host.Key{Run: run, Worker: uint32(worker), N: uint32(n)}); err != nil {
+			to := h.Deployment.Recipients[at%len(h.Deployment.Recipients)]
+			m, err := c.Send(h.Deployment.Senders[0], to, host.Key{Run: run, Worker: uint32(worker), N: uint32(n)})
+			if err != nil {
 				return err
 			}
-			told := c.Log.Entries
-			openings[at] = opening{id: told[len(told)-1].ID, to: h.Deployment.Recipients[to]}
+			openings[at] = opening{id: m.ID, to: to}
 		}
 		return ctx.Err()
 	})
@@ -115,7 +111,7 @@ func (t *replies) open(ctx context.Context) error {
 // messages in their conversations.
 type replying struct {
 	*host.Caller
-	request  *host.ReplyRequest
+	of       *host.Org
 	openings []opening
 	choice   *rand.Rand
 	key      host.Key
@@ -125,6 +121,6 @@ type replying struct {
 func (t *replying) Do(_ context.Context, n int, _ *load.Laps) error {
 	t.key.N = uint32(n)
 	to := t.openings[t.choice.IntN(len(t.openings))]
-	_, err := t.Reply(t.request, to.id, t.key, to.to)
+	_, err := t.Reply(t.of, to.id, t.key, to.to)
 	return err
 }

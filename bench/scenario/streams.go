@@ -115,16 +115,14 @@ func (c *streamReaders) broadcast(ctx context.Context, meter host.Meter, run *re
 		return err
 	}
 	defer func() { _ = sender.Close() }()
-	request := host.NewSendRequest(h, "/messages", h.Deployment.Askers[0], h.Deployment.Answerers[0])
 	key := host.Key{Run: h.NextRun()}
 	all := load.NewHistogram()
 	var lasts []float64
 	cpu := meter.CPU()
 	for n := range events {
 		key.N = uint32(n)
-		h.Payloads.Write(request.Bytes[request.Payload:], key)
 		start := time.Now()
-		if _, err := sender.Post(request.Bytes, key, h.Deployment.Answerers[0].Mailbox); err != nil {
+		if _, err := sender.Send(h.Deployment.Askers[0], h.Deployment.Answerers[0], key); err != nil {
 			return err
 		}
 		last, err := c.count(ctx, key, start, all)

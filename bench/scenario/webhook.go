@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -277,9 +276,8 @@ func (w *webhook) missingDeliveries(ctx context.Context) (lost int, err error) {
 	return lost, err
 }
 
-// sendingTo returns a Dial for clients that send to agents whose names differ only in their last
-// digits. It records the messages whose delivery must arrive: those to agents whose target
-// answers.
+// sendingTo returns a Dial for clients that send to agents. It records the messages whose delivery
+// must arrive: those to agents whose target answers.
 func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 	h := w.host
 	answering := make(map[*host.Agent]bool, len(w.answering))
@@ -292,10 +290,9 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 		if err != nil {
 			return nil, err
 		}
-		request := host.NewSendRequest(h, "/messages", h.Deployment.Senders[worker%len(h.Deployment.Senders)], to[0])
 		return &hookSending{
-			Caller: c, sink: w.sink, to: to, answering: answering, choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
-			request: request, handle: bytes.Index(request.Bytes, []byte(to[0].Handle)),
+			Caller: c, sink: w.sink, from: h.Deployment.Senders[worker%len(h.Deployment.Senders)], to: to, answering: answering,
+			choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
 		}, nil
 	}
 }
@@ -304,30 +301,20 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 type hookSending struct {
 	*host.Caller
 	sink      *sink
+	from      *host.Agent
 	to        []*host.Agent
 	answering map[*host.Agent]bool
 	choice    *rand.Rand
 	key       host.Key
-	request   *host.SendRequest
-	// handle is where the recipient's handle is in the request.
-	handle int
 }
 
 // Do implements load.Client.
 func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
 	s.key.N = uint32(n)
 	to := s.to[s.choice.IntN(len(s.to))]
-	copy(s.request.Bytes[s.handle:], to.Handle)
-	s.Payloads.Write(s.request.Bytes[s.request.Payload:], s.key)
-	m, err := s.Post(s.request.Bytes, s.key, to.Mailbox)
-	if err != nil {
-		return err
-	}
-	if s.answering[to] {
+	m, err := s.Send(s.from, to, s.key)
+	if err == nil && s.answering[to] {
 		s.sink.accepted(m.ID)
 	}
-	if string(m.RecipientHandle) != to.Handle {
-		return host.Wrong("another recipient than the one asked for")
-	}
-	return nil
+	return err
 }

@@ -30,9 +30,12 @@ type HTTP struct {
 type Answer struct {
 	Status int
 	Body   []byte
-	// RetryAfter is the field of that name, empty if the answer has none.
-	RetryAfter string
+
+	header *fasthttp.ResponseHeader
 }
+
+// Header returns a field of the head; it is empty if the answer has none.
+func (a *Answer) Header(name string) string { return string(a.header.Peek(name)) }
 
 // DialHTTP connects to address, host:port.
 func DialHTTP(ctx context.Context, address string) (*HTTP, error) {
@@ -86,9 +89,7 @@ func (c *HTTP) exchange(request []byte) (Answer, error) {
 	if c.answer.ConnectionClose() {
 		c.broken = ErrClosing
 	}
-	return Answer{
-		Status: c.answer.StatusCode(), Body: c.answer.Body(), RetryAfter: string(c.answer.Header.Peek("Retry-After")),
-	}, nil
+	return Answer{Status: c.answer.StatusCode(), Body: c.answer.Body(), header: &c.answer.Header}, nil
 }
 
 // Ended reports whether the last answer announced the end of the connection.

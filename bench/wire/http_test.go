@@ -146,8 +146,8 @@ func TestDoReusesOneConnection(t *testing.T) {
 			{"POST", "/early", 201, "made", ""},
 		} {
 			answer, err := c.Do(Request(test.method, test.path, "", nil, nil))
-			if err != nil || answer.Status != test.status || string(answer.Body) != test.body || answer.RetryAfter != test.retry {
-				t.Fatalf("%s %s: got %d, %d bytes, %q, %v", test.method, test.path, answer.Status, len(answer.Body), answer.RetryAfter, err)
+			if err != nil || answer.Status != test.status || string(answer.Body) != test.body || answer.Header("Retry-After") != test.retry {
+				t.Fatalf("%s %s: got %d, %d bytes, %q, %v", test.method, test.path, answer.Status, len(answer.Body), answer.Header("Retry-After"), err)
 			}
 		}
 	}

@@ -321,7 +321,7 @@ func (p *publisher) patiently(status int) (answer wire.Answer, err error) {
 		if answer, err = p.conn.Do(p.request); err != nil || answer.Status == status {
 			return answer, err
 		}
-		if answer.Status != 503 || answer.RetryAfter == "" {
+		if answer.Status != 503 || answer.Header("Retry-After") == "" {
 			break
 		}
 		time.Sleep(shedPause)

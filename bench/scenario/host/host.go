@@ -109,7 +109,9 @@ type Host struct {
 	Log        Log
 	Run        uint16
 	Deployment *Deployment // nil unless the target is Parley
-	filled     int         // messages that every worker has at least
+	// peerWorkers are the recipients on a peer; nil on Parley.
+	peerWorkers []*Agent
+	filled      int // messages that every worker has at least
 }
 
 // NewHost prepares a target.
@@ -119,6 +121,7 @@ func NewHost(ctx context.Context, name string, endpoint target.Endpoint, params 
 	}
 	h := &Host{name: name, endpoint: endpoint, Params: params, Payloads: newPayloads(params.Seed, params.Payload)}
 	if endpoint.Kind != target.Parley {
+		h.peerWorkers = peerWorkers(endpoint.Token, params.Agents)
 		return h, nil
 	}
 	var err error

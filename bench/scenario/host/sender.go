@@ -1,12 +1,10 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	"parley/bench/target"
 	"parley/bench/wire"
@@ -32,23 +30,38 @@ func (h *Host) Sender(ctx context.Context, worker int) (Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.HTTPSender(c, worker), nil
+	return h.WorkerSender(c, worker), nil
 }
 
-// HTTPSender returns a sender that renders the messages of a worker and checks the
-// answers.
-func (h *Host) HTTPSender(c *Caller, worker int) *HTTPSender {
-	post := &HTTPSender{Caller: c, Agents: h.Params.Agents}
-	if h.Deployment == nil {
-		post.token, post.kind = h.endpoint.Token, "svc.v1.task_request"
-		post.from, post.domain = "planner-3@globex.example.org", "@acme.example.org"
-		return post
+// WorkerSender sends to the workers by HTTP.
+type WorkerSender struct {
+	*Caller
+	From    *Agent
+	Workers []*Agent
+}
+
+// WorkerSender returns a sender for the client with the number worker.
+func (h *Host) WorkerSender(c *Caller, worker int) *WorkerSender {
+	if h.Deployment != nil {
+		return &WorkerSender{c, h.Deployment.Senders[worker%len(h.Deployment.Senders)], h.Deployment.Recipients}
 	}
-	post.token, post.kind = h.Deployment.SendingOrg.Token, h.Deployment.MessageType("task_request")
-	post.from = h.Deployment.Senders[worker%len(h.Deployment.Senders)].Handle
-	_, domain, _ := bytes.Cut([]byte(h.Deployment.Recipients[0].Handle), []byte("@"))
-	post.domain, post.Workers = "@"+string(domain), h.Deployment.Recipients
-	return post
+	return &WorkerSender{c, &Agent{Org: h.peerWorkers[0].Org, Handle: "planner-3@globex.example.org"}, h.peerWorkers}
+}
+
+// peerWorkers returns the recipients on a peer that speaks HTTP: it has no agents, and takes the
+// number of an inbox from the handle.
+func peerWorkers(token string, count int) []*Agent {
+	org, all := &Org{Token: token}, make([]*Agent, count)
+	for i := range all {
+		all[i] = &Agent{Org: org, Handle: fmt.Sprintf("worker-%d@acme.example.org", i), Mailbox: uint32(i)}
+	}
+	return all
+}
+
+// Send implements Sender.
+func (s *WorkerSender) Send(to int, key Key) error {
+	_, err := s.Caller.Send(s.From, s.Workers[to], key)
+	return err
 }
 
 // Caller is one connection to an HTTP target, with the answers it received.
@@ -57,14 +70,27 @@ type Caller struct {
 	answers  answers
 	Log      *ClientLog
 	Payloads *Payloads
+	// brand begins the types of messages.
+	brand string
+	// namesRecipient says that the target's answers name the recipient, which peers' do not.
+	namesRecipient bool
+	body, request  []byte
 }
 
-func (h *Host) Caller(ctx context.Context) (*Caller, error) {
+// Caller connects a client whose messages are read back.
+func (h *Host) Caller(ctx context.Context) (*Caller, error) { return h.CallerInto(ctx, &h.Log) }
+
+// CallerInto connects a client whose messages are recorded in another log.
+func (h *Host) CallerInto(ctx context.Context, log *Log) (*Caller, error) {
 	conn, err := wire.DialHTTP(ctx, h.endpoint.Address)
 	if err != nil {
 		return nil, err
 	}
-	return &Caller{Conn: conn, Log: h.Log.Begin(), Payloads: h.Payloads}, nil
+	c := &Caller{Conn: conn, Log: log.Begin(), Payloads: h.Payloads, brand: "svc"}
+	if h.Deployment != nil {
+		c.brand, c.namesRecipient = h.Deployment.Brand, true
+	}
+	return c, nil
 }
 
 func (c *Caller) Close() error { return c.Conn.Close() }
@@ -72,14 +98,47 @@ func (c *Caller) Close() error { return c.Conn.Close() }
 // Ended makes load.Run dial again after an answer that announced the end of the connection.
 func (c *Caller) Ended() bool { return c.Conn.Ended() }
 
-// Post sends a request that stores the message of key in a mailbox, and checks the
-// answer. The returned message points into the connection's buffer.
-func (c *Caller) Post(request []byte, key Key, box uint32) (Message, error) {
-	answer, err := c.Exchange(request, key)
+// Send sends the message of key from one agent to another and checks the answer. The returned
+// message points into the connection's buffer.
+func (c *Caller) Send(from, to *Agent, key Key) (Message, error) {
+	answer, err := c.Exchange(c.Request("/messages", from, to, key), key)
 	if err != nil {
 		return Message{}, err
 	}
-	return c.Accept(answer, key, box)
+	return c.Accept(answer, key, to)
+}
+
+// Reply replies for an organization to the message original, with the message of key to the agent
+// that sent the original.
+func (c *Caller) Reply(of *Org, original UUID, key Key, to *Agent) (Message, error) {
+	c.body = append(c.body[:0], '{')
+	answer, err := c.Exchange(c.compose("/messages/"+original.String()+"/reply", of, "task_response", key), key)
+	if err != nil {
+		return Message{}, err
+	}
+	return c.Accept(answer, key, to)
+}
+
+// Request returns the request for the message of key from one agent to another. It is valid until
+// the next one.
+func (c *Caller) Request(path string, from, to *Agent, key Key) []byte {
+	c.body = append(append(c.body[:0], `{"to_handle":"`...), to.Handle...)
+	c.body = append(append(append(c.body, `","from_handle":"`...), from.Handle...), `",`...)
+	return c.compose(path, from.Org, "task_request", key)
+}
+
+// compose ends the body with the members that all messages of the bench have, and returns the
+// request.
+func (c *Caller) compose(path string, of *Org, kind string, key Key) []byte {
+	c.body = append(append(append(c.body, `"type":"`...), c.brand...), ".v1."...)
+	c.body = append(append(c.body, kind...), `","encrypted_payload":"`...)
+	at := len(c.body)
+	c.body = slices.Grow(c.body, c.Payloads.Size)[:at+c.Payloads.Size]
+	c.Payloads.Write(c.body[at:], key)
+	c.body = append(c.body, `","encryption_version":"hpke-v1",`+
+		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`...)
+	c.request = wire.AppendRequest(c.request[:0], "POST", path, of.Token, nil, c.body)
+	return c.request
 }
 
 // Exchange sends a request that stores the message of key, and returns the answer.
@@ -91,8 +150,8 @@ func (c *Caller) Exchange(request []byte, key Key) (wire.Answer, error) {
 	return answer, err
 }
 
-// Accept checks the answer to a request that stores the message of key in a mailbox.
-func (c *Caller) Accept(answer wire.Answer, key Key, box uint32) (Message, error) {
+// Accept checks the answer to a request that stores the message of key in an agent's mailbox.
+func (c *Caller) Accept(answer wire.Answer, key Key, to *Agent) (Message, error) {
 	if answer.Status != 201 {
 		err, known := Refusal(answer)
 		if !known {
@@ -105,155 +164,12 @@ func (c *Caller) Accept(answer wire.Answer, key Key, box uint32) (Message, error
 		c.Log.Lost(key)
 		return Message{}, err
 	}
-	c.Log.Acknowledged(m.ID, key, box)
+	c.Log.Acknowledged(m.ID, key, to.Mailbox)
 	if got, sound := c.Payloads.Read(m.Payload); !sound || got != key {
-		return Message{}, Wrong("another payload than the one sent")
+		return m, Wrong("another payload than the one sent")
 	}
-	return m, nil
-}
-
-// HTTPSender sends by POST /messages.
-type HTTPSender struct {
-	*Caller
-	token, from, kind, domain string
-	Agents                    int
-	// Workers are the agents on Parley; nil for a plain peer.
-	Workers []*Agent
-	// ready holds prepared requests by the number of digits of the recipient.
-	ready [8]*SendRequest
-}
-
-// SendRequest is a request whose recipient and payload are overwritten in place.
-type SendRequest struct {
-	Bytes           []byte
-	digits, Payload int
-}
-
-func (c *HTTPSender) Send(to int, key Key) error {
-	request := c.Request(to, key)
-	if c.Workers == nil {
-		_, err := c.Post(request, key, uint32(to))
-		return err
-	}
-	answer, err := c.Exchange(request, key)
-	if err != nil {
-		return err
-	}
-	return c.Verify(answer, to, key)
-}
-
-// Request renders the message of key to a worker. The result is valid until the next
-// call.
-func (c *HTTPSender) Request(to int, key Key) []byte {
-	var digits [8]byte
-	number := strconv.AppendInt(digits[:0], int64(to), 10)
-	r := c.ready[len(number)]
-	if r == nil {
-		r = c.compose(number, key)
-		c.ready[len(number)] = r
-	}
-	copy(r.Bytes[r.digits:], number)
-	c.Payloads.Write(r.Bytes[r.Payload:], key)
-	return r.Bytes
-}
-
-// Verify checks the answer to the message of key to a worker.
-func (c *HTTPSender) Verify(answer wire.Answer, to int, key Key) error {
-	recipient := c.Workers[to]
-	m, err := c.Accept(answer, key, recipient.Mailbox)
-	if err != nil {
-		return err
-	}
-	if string(m.RecipientHandle) != recipient.Handle {
-		return Wrong("another recipient than the one asked for")
-	}
-	return nil
-}
-
-// compose builds the request for recipients with as many digits as number.
-func (c *HTTPSender) compose(number []byte, key Key) *SendRequest {
-	payload := make([]byte, c.Payloads.Size)
-	c.Payloads.Write(payload, key)
-	body := fmt.Appendf(nil, `{"to_handle":"worker-%s%s","from_handle":"%s",`, number, c.domain, c.from)
-	body = AppendContent(body, c.kind, payload)
-	r := &SendRequest{Bytes: wire.Request("POST", "/messages", c.token, nil, body)}
-	r.digits = bytes.Index(r.Bytes, []byte(`"to_handle":"worker-`)) + len(`"to_handle":"worker-`)
-	r.Payload = bytes.Index(r.Bytes, payload)
-	return r
-}
-
-// AppendContent ends a body with the members that all messages of the bench have.
-func AppendContent(body []byte, kind string, payload []byte) []byte {
-	return fmt.Appendf(body, `"type":"%s","encrypted_payload":"%s","encryption_version":"hpke-v1",`+
-		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, kind, payload)
-}
-
-// NewSendRequest builds the request for a message of one agent to another.
-func NewSendRequest(h *Host, path string, from, to *Agent) *SendRequest {
-	payload := make([]byte, h.Payloads.Size)
-	h.Payloads.Write(payload, Key{})
-	body := []byte(`{"to_handle":"` + to.Handle + `","from_handle":"` + from.Handle + `",`)
-	body = AppendContent(body, h.Deployment.MessageType("task_request"), payload)
-	r := &SendRequest{Bytes: wire.Request("POST", path, from.Org.Token, nil, body)}
-	r.Payload = bytes.Index(r.Bytes, payload)
-	return r
-}
-
-// ReplyRequest is POST /messages/{id}/reply, with the id and the payload overwritten in
-// place.
-type ReplyRequest struct {
-	bytes       []byte
-	id, payload int
-}
-
-func NewReplyRequest(h *Host, token string) *ReplyRequest {
-	placeholder := strings.Repeat("0", 36)
-	payload := make([]byte, h.Payloads.Size)
-	h.Payloads.Write(payload, Key{})
-	body := AppendContent([]byte("{"), h.Deployment.MessageType("task_response"), payload)
-	r := &ReplyRequest{bytes: wire.Request("POST", "/messages/"+placeholder+"/reply", token, nil, body)}
-	r.id = bytes.Index(r.bytes, []byte(placeholder))
-	r.payload = bytes.Index(r.bytes, payload)
-	return r
-}
-
-// Reply replies to the message original with the message of key, which goes to the
-// mailbox of to.
-func (c *Caller) Reply(r *ReplyRequest, original UUID, key Key, to *Agent) (Message, error) {
-	_, _ = original.AppendText(r.bytes[r.id:r.id])
-	c.Payloads.Write(r.bytes[r.payload:], key)
-	m, err := c.Post(r.bytes, key, to.Mailbox)
-	if err != nil {
-		return m, err
-	}
-	if string(m.RecipientHandle) != to.Handle {
+	if c.namesRecipient && string(m.RecipientHandle) != to.Handle {
 		return m, Wrong("another recipient than the one asked for")
 	}
 	return m, nil
-}
-
-// AnySender sends messages from any agent to any other on one connection.
-type AnySender struct {
-	*Caller
-	Key                    Key
-	kind                   string
-	payload, body, request []byte
-}
-
-// AnySender returns a sender on a connection, with the first key of its messages.
-func (h *Host) AnySender(c *Caller, key Key) AnySender {
-	return AnySender{Caller: c, Key: key, kind: h.Deployment.MessageType("task_request"), payload: make([]byte, h.Payloads.Size)}
-}
-
-// Send sends the message of Key and checks the answer.
-func (s *AnySender) Send(from, to *Agent) error {
-	s.Payloads.Write(s.payload, s.Key)
-	s.body = fmt.Appendf(s.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.Handle, from.Handle)
-	s.body = AppendContent(s.body, s.kind, s.payload)
-	s.request = wire.AppendRequest(s.request[:0], "POST", "/messages", from.Org.Token, nil, s.body)
-	m, err := s.Post(s.request, s.Key, to.Mailbox)
-	if err == nil && string(m.RecipientHandle) != to.Handle {
-		err = Wrong("another recipient than the one asked for")
-	}
-	return err
 }
