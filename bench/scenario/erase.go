@@ -234,7 +234,7 @@ func (e *erase) verifyGone(ctx context.Context) error {
 	}
 	return h.OnConnections(ctx, host.VerifyReaders, func(conn *wire.HTTP, reader, readers int) error {
 		for i := reader; i < len(reads); i += readers {
-			answer, err := conn.Do(wire.Request("GET", reads[i].path, reads[i].token, nil, nil))
+			answer, err := conn.Call("GET", reads[i].path, reads[i].token, nil, nil)
 			if err != nil {
 				return err
 			}

@@ -160,9 +160,9 @@ type creating struct {
 	unborn []*host.Agent
 	next   *atomic.Int64
 	// at is the agent whose creation was refused and is repeated, -1 if there is none.
-	at            int
-	rest          string
-	body, request []byte
+	at   int
+	rest string
+	body []byte
 }
 
 // Do implements load.Client.
@@ -177,16 +177,11 @@ func (c *creating) Do(context.Context, int, *load.Laps) error {
 	c.at = i
 	c.body = strconv.AppendInt(append(c.body[:0], `{"name":"worker-`...), int64(c.first+i), 10)
 	c.body = append(c.body, c.rest...)
-	c.request = wire.AppendRequest(c.request[:0], "POST", "/agents", c.org.Token, nil, c.body)
-	answer, err := c.conn.Do(c.request)
+	body, err := host.Call(c.conn, 201, "POST", "/agents", c.org.Token, nil, c.body)
 	if err != nil {
 		return err
 	}
-	if answer.Status != 201 {
-		err, _ := host.Refusal(answer)
-		return err
-	}
-	made, err := host.ReadAgent(answer.Body, c.org)
+	made, err := host.ReadAgent(body, c.org)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,6 @@ type voting struct {
 	group      *hotGroup
 	at, step   int
 	joiner     *joiner
-	request    []byte
 	body       []byte
 }
 
@@ -203,8 +202,7 @@ func (v *voting) vote(at int) error {
 	}
 	v.body = append(append(append(v.body[:0], `{"vote":"`...), choice...), `"}`...)
 	path := v.group.Path("/requests/" + request.String() + "/vote")
-	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.Org.Token, v.deployment.ActingHeader(voter), v.body)
-	answer, err := v.conn.Do(v.request)
+	answer, err := v.conn.Call("POST", path, voter.Org.Token, v.deployment.ActingHeader(voter), v.body)
 	if err != nil {
 		b.unsure = b.unsure || !errors.Is(err, wire.ErrClosing)
 		return err
@@ -244,8 +242,7 @@ func (v *voting) joinOrLeave() error {
 	if c.inside {
 		status, path, method, body = 204, v.group.Path("/members/"+c.ID.String()), "DELETE", nil
 	}
-	v.request = wire.AppendRequest(v.request[:0], method, path, c.Org.Token, v.deployment.ActingHeader(c.Agent), body)
-	answer, err := v.conn.Do(v.request)
+	answer, err := v.conn.Call(method, path, c.Org.Token, v.deployment.ActingHeader(c.Agent), body)
 	if err != nil {
 		c.unsure = c.unsure || !errors.Is(err, wire.ErrClosing)
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
@@ -206,54 +205,30 @@ func (f *fanoutRun) check(ctx context.Context) error {
 
 // checkInbox reads one inbox, newest first, back to the messages of earlier runs.
 func (f *fanoutRun) checkInbox(ctx context.Context, owner *host.Agent, expected map[host.Key]host.UUID, lost map[host.Key]bool) error {
-	conn, err := wire.DialHTTP(ctx, f.host.Endpoint().Address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	found, over := 0, false
+	found := 0
 	var newer host.UUID
-	base := "/agents/" + owner.ID.String() + "/messages?limit=100"
-	for path := base; !over; {
-		if err := ctx.Err(); err != nil {
-			return err
+	err := host.ReadInbox(ctx, f.host.Endpoint().Address, owner, func(m host.Message) error {
+		key, sound := f.host.Payloads.Read(m.Payload)
+		if sound && key.Run < f.alone {
+			return host.ErrEnough
 		}
-		answer, err := conn.Do(wire.Request("GET", path, owner.Org.Token, nil, nil))
-		if err != nil {
-			return err
+		id := host.BroadcastOf(m.ID)
+		want, known := expected[key]
+		switch {
+		case !sound:
+			return host.Wrong("a copy with a payload that nobody sent")
+		case newer != (host.UUID{}) && bytes.Compare(id[:], newer[:]) >= 0:
+			return host.Wrong("copies twice or not in the order of the group")
+		case known && id != want, !known && !lost[key]:
+			return host.Wrong("a copy of no broadcast")
+		case known:
+			found++
 		}
-		if answer.Status != 200 {
-			err, _ := host.Refusal(answer)
-			return err
-		}
-		p, err := host.ReadPage(answer.Body, func(m host.Message) error {
-			key, sound := f.host.Payloads.Read(m.Payload)
-			if over = over || sound && key.Run < f.alone; over {
-				return nil
-			}
-			id := host.BroadcastOf(m.ID)
-			want, known := expected[key]
-			switch {
-			case !sound:
-				return host.Wrong("a copy with a payload that nobody sent")
-			case newer != (host.UUID{}) && bytes.Compare(id[:], newer[:]) >= 0:
-				return host.Wrong("copies twice or not in the order of the group")
-			case known && id != want, !known && !lost[key]:
-				return host.Wrong("a copy of no broadcast")
-			case known:
-				found++
-			}
-			newer = id
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		over = over || !p.HasMore
-		path = base + "&cursor=" + url.QueryEscape(p.Cursor)
+		newer = id
+		return nil
+	})
+	if err == nil && found != len(expected) {
+		err = host.Wrong("an inbox that lacks acknowledged broadcasts")
 	}
-	if found != len(expected) {
-		return host.Wrong("an inbox that lacks acknowledged broadcasts")
-	}
-	return nil
+	return err
 }

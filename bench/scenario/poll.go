@@ -27,10 +27,10 @@ const FigurePolled = "messages"
 type polled struct {
 	path         string
 	began, ended time.Time
-	// requests has one request per instant; the first covers all messages, the last
+	// polls has the path for each instant; the first covers all messages, the last
 	// none. counts has the correct answers.
-	requests [][]byte
-	counts   []int
+	polls  []string
+	counts []int
 }
 
 // poll is Poll.
@@ -60,7 +60,7 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	p := *s.mailbox
 	ask := func(since time.Time) {
 		query := "?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
-		p.requests = append(p.requests, wire.Request("GET", p.path+query, "", nil, nil))
+		p.polls = append(p.polls, p.path+query)
 	}
 	ask(time.Unix(0, 0))
 	for i := range instants {
@@ -72,8 +72,8 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	for _, request := range p.requests {
-		n, err := count(conn, request)
+	for _, path := range p.polls {
+		n, err := count(conn, path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", h.Name(), err)
 		}
@@ -131,28 +131,24 @@ func (p *polling) Close() error { return p.conn.Close() }
 
 // Do implements load.Client.
 func (p *polling) Do(context.Context, int, *load.Laps) error {
-	at := p.pick(len(p.mailbox.requests))
-	n, err := count(p.conn, p.mailbox.requests[at])
+	at := p.pick(len(p.mailbox.polls))
+	n, err := count(p.conn, p.mailbox.polls[at])
 	if err == nil && n != p.mailbox.counts[at] {
 		err = host.Wrong("another count than before")
 	}
 	return err
 }
 
-// count sends the request and reads the count.
-func count(conn *wire.HTTP, request []byte) (int, error) {
-	answer, err := conn.Do(request)
+// count polls and reads the count.
+func count(conn *wire.HTTP, path string) (int, error) {
+	body, err := host.Get(conn, path, "")
 	if err != nil {
-		return 0, err
-	}
-	if answer.Status != 200 {
-		err, _ := host.Refusal(answer)
 		return 0, err
 	}
 	var told struct {
 		Count *int `json:"count"`
 	}
-	if json.Unmarshal(answer.Body, &told) != nil || told.Count == nil {
+	if json.Unmarshal(body, &told) != nil || told.Count == nil {
 		return 0, host.Wrong("a poll without a count")
 	}
 	return *told.Count, nil

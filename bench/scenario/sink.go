@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -40,10 +39,11 @@ type sink struct {
 	base   string
 	// opened is the zero of the sink's clock.
 	opened time.Time
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	closed bool
-	seen   map[host.UUID]delivery
+	// end ends the requests that hang, which wait for ended.
+	ended context.Context
+	end   context.CancelFunc
+	mu    sync.Mutex
+	seen  map[host.UUID]delivery
 	// due counts the acknowledged messages, landed those of them whose delivery arrived.
 	due, landed int
 	// first and last are the times of the first and the last acknowledgement; 0 if there
@@ -62,9 +62,10 @@ func openSink() (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}, seen: map[host.UUID]delivery{}}
+	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), seen: map[host.UUID]delivery{}}
+	s.ended, s.end = context.WithCancel(context.Background())
 	s.server = fasthttp.Server{
-		Handler: s.take, ConnState: s.follow, MaxRequestBodySize: sinkBodyMax, Logger: discardLog{},
+		Handler: s.take, CloseOnShutdown: true, MaxRequestBodySize: sinkBodyMax, Logger: discardLog{},
 		NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true, DisablePreParseMultipartForm: true,
 	}
 	go func() { _ = s.server.Serve(listener) }()
@@ -77,46 +78,12 @@ type discardLog struct{}
 // Printf implements fasthttp.Logger.
 func (discardLog) Printf(string, ...any) {}
 
-// close stops the sink and closes every connection, including those that hang.
+// close stops the sink. Requests that hang end without an answer.
 func (s *sink) close() {
-	s.mu.Lock()
-	s.closed = true
-	for conn := range s.conns {
-		_ = conn.Close()
-	}
-	s.mu.Unlock()
+	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), sinkGrace)
 	defer cancel()
 	_ = s.server.ShutdownWithContext(ctx)
-}
-
-// follow tracks the open connections, so that close can close them.
-func (s *sink) follow(conn net.Conn, state fasthttp.ConnState) {
-	switch state {
-	case fasthttp.StateNew:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.closed {
-			_ = conn.Close()
-			return
-		}
-		s.conns[conn] = struct{}{}
-	case fasthttp.StateClosed:
-		s.gone(conn)
-	}
-}
-
-func (s *sink) gone(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, conn)
-}
-
-// open returns the number of connections.
-func (s *sink) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
 }
 
 // now returns the time by the sink's clock. It is never 0, which stands for not yet.
@@ -125,7 +92,8 @@ func (s *sink) now() time.Duration { return max(1, time.Since(s.opened)) }
 // take receives one delivery. Only requests that are valid deliveries count.
 func (s *sink) take(c *fasthttp.RequestCtx) {
 	if bytes.HasPrefix(c.Path(), []byte(hanging)) {
-		s.hang(c)
+		<-s.ended.Done()
+		_ = c.Conn().Close()
 		return
 	}
 	agent, ours := bytes.CutPrefix(c.Path(), []byte(taking))
@@ -136,17 +104,6 @@ func (s *sink) take(c *fasthttp.RequestCtx) {
 	}
 	s.came(id)
 	c.SetStatusCode(fasthttp.StatusNoContent)
-}
-
-// hang never answers. It detaches the connection from the server and its workers; the
-// connection ends when the client or the sink closes it.
-func (s *sink) hang(c *fasthttp.RequestCtx) {
-	conn := c.Conn()
-	c.HijackSetNoResponse(true)
-	c.Hijack(func(held net.Conn) {
-		defer s.gone(conn)
-		_, _ = io.Copy(io.Discard, held) // ends with the connection
-	})
 }
 
 // readDelivery returns the message that a delivery to an agent is about; ok is false for any other

@@ -23,7 +23,9 @@ type HTTP struct {
 	patience time.Duration
 	// answer is reused for each answer.
 	answer fasthttp.Response
-	broken error
+	// request is the buffer of Call.
+	request []byte
+	broken  error
 }
 
 // Answer is the answer to a request. Body is valid until the next Do.
@@ -71,6 +73,12 @@ func (c *HTTP) Do(request []byte) (Answer, error) {
 		c.broken = err
 	}
 	return answer, err
+}
+
+// Call is Do with a request that it composes as Request does.
+func (c *HTTP) Call(method, path, token string, headers [][2]string, body []byte) (Answer, error) {
+	c.request = AppendRequest(c.request[:0], method, path, token, headers, body)
+	return c.Do(c.request)
 }
 
 func (c *HTTP) exchange(request []byte) (Answer, error) {

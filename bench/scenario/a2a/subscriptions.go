@@ -114,15 +114,7 @@ func (a *Scenario) beginOf(ctx context.Context, tasks []task) error {
 		}
 		places[t.id] = t
 	}
-	answer, err := conn.Do(wire.Request("GET", "/agents/"+tasks[0].to.ID.String()+"/messages?limit=100", tasks[0].to.Org.Token, nil, nil))
-	if err != nil {
-		return err
-	}
-	if answer.Status != 200 {
-		err, _ := host.Refusal(answer)
-		return err
-	}
-	_, err = host.ReadPage(answer.Body, func(m host.Message) error {
+	err = host.ReadInbox(ctx, h.Endpoint().Address, tasks[0].to, func(m host.Message) error {
 		id, _ := host.ParseUUID(m.Conversation)
 		if t := places[id]; t != nil {
 			t.message = m.ID

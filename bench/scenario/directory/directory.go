@@ -267,10 +267,10 @@ func (d *Scenario) connect(ctx context.Context, client int) (*wire.HTTP, error) 
 
 // publisher publishes cards.
 type publisher struct {
-	conn          *wire.HTTP
-	deployment    *host.Deployment
-	create        string
-	body, request []byte
+	conn       *wire.HTTP
+	deployment *host.Deployment
+	create     string
+	body       []byte
 }
 
 func (d *Scenario) publisher(ctx context.Context) (*publisher, error) {
@@ -297,62 +297,39 @@ func (p *publisher) enroll(x *cardIndex, i int) error {
 		of = p.deployment.SendingOrg
 	}
 	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
-	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", of.Token, nil, p.body)
-	answer, err := p.patiently(201)
-	if err != nil {
+	var made *host.Agent
+	err := repeated(func() error {
+		body, err := host.Call(p.conn, 201, "POST", "/agents", of.Token, nil, p.body)
+		if err == nil {
+			made, err = host.ReadAgent(body, of)
+		}
 		return err
-	}
-	made, err := host.ReadAgent(answer.Body, of)
+	})
 	if err != nil {
 		return err
 	}
 	x.agents[i] = made
-	if err := p.compose(made, &x.Cards[i]); err != nil {
-		return err
-	}
-	_, err = p.patiently(200)
-	return err
+	return repeated(func() error { return p.Put(made, &x.Cards[i]) })
 }
 
-// patiently sends the request, again while the server refuses it because it is busy, until
-// the answer has a status.
-func (p *publisher) patiently(status int) (answer wire.Answer, err error) {
+// repeated makes a request, again while the server refuses it because it is busy.
+func repeated(request func() error) (err error) {
 	for range shedMost {
-		if answer, err = p.conn.Do(p.request); err != nil || answer.Status == status {
-			return answer, err
-		}
-		if answer.Status != 503 || answer.Header("Retry-After") == "" {
+		if err = request(); !isShed(err) {
 			break
 		}
 		time.Sleep(shedPause)
 	}
-	err, _ = host.Refusal(answer)
-	return answer, err
-}
-
-// compose makes the request that publishes a card.
-func (p *publisher) compose(of *host.Agent, c *cards.Card) (err error) {
-	if p.body, err = appendCard(p.body[:0], p.deployment.Brand, c); err != nil {
-		return err
-	}
-	p.request = wire.AppendRequest(p.request[:0], "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, p.body)
-	return nil
+	return err
 }
 
 // Put publishes a card.
-func (p *publisher) Put(of *host.Agent, c *cards.Card) error {
-	if err := p.compose(of, c); err != nil {
+func (p *publisher) Put(of *host.Agent, c *cards.Card) (err error) {
+	if p.body, err = appendCard(p.body[:0], p.deployment.Brand, c); err != nil {
 		return err
 	}
-	answer, err := p.conn.Do(p.request)
-	if err != nil {
-		return err
-	}
-	if answer.Status != 200 {
-		err, _ := host.Refusal(answer)
-		return err
-	}
-	return nil
+	_, err = host.Call(p.conn, 200, "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, p.body)
+	return err
 }
 
 // appendCard appends a card as it is published.

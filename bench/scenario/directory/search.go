@@ -87,13 +87,12 @@ func (t *SearchTally) Judge(figures map[string]float64) (err error) {
 
 // searching is the client of Directory.
 type searching struct {
-	conn    *wire.HTTP
-	host    *host.Host
-	index   *cardIndex
-	random  *rand.Rand
-	client  int
-	tally   *SearchTally
-	request []byte
+	conn   *wire.HTTP
+	host   *host.Host
+	index  *cardIndex
+	random *rand.Rand
+	client int
+	tally  *SearchTally
 }
 
 func (d *Scenario) searches(tally *SearchTally) load.Dial {
@@ -152,14 +151,13 @@ func (s *searching) ask(laps *load.Laps, lap, query string) (*listing, error) {
 }
 
 func (s *searching) timed(query string) (*listing, time.Duration, error) {
-	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents?"+query, "", nil, nil)
 	began := time.Now()
-	answer, err := s.conn.Do(s.request)
+	body, err := host.Get(s.conn, "/directory/agents?"+query, "")
 	took := time.Since(began)
 	if err != nil {
 		return nil, 0, err
 	}
-	l, err := readListing(answer)
+	l, err := readRows(body)
 	return l, took, err
 }
 
@@ -284,19 +282,14 @@ func (s *searching) Second(laps *load.Laps) error {
 
 func (s *searching) Detail(laps *load.Laps) error {
 	i, c := s.target()
-	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents/"+s.index.agents[i].ID.String(), "", nil, nil)
 	began := time.Now()
-	answer, err := s.conn.Do(s.request)
+	body, err := host.Get(s.conn, "/directory/agents/"+s.index.agents[i].ID.String(), "")
 	if err != nil {
 		return err
 	}
 	laps.Note(LapDetail, time.Since(began))
-	if answer.Status != 200 {
-		err, _ := host.Refusal(answer)
-		return err
-	}
 	var shown cardRow
-	if json.Unmarshal(answer.Body, &shown) != nil || shown.Name != c.Name {
+	if json.Unmarshal(body, &shown) != nil || shown.Name != c.Name {
 		return host.Wrong("another card than the one asked for")
 	}
 	return nil
@@ -415,19 +408,11 @@ type listing struct {
 
 // search reads one page of the directory.
 func search(conn *wire.HTTP, query string) (*listing, error) {
-	answer, err := conn.Do(wire.Request("GET", "/directory/agents?"+query, "", nil, nil))
+	body, err := host.Get(conn, "/directory/agents?"+query, "")
 	if err != nil {
 		return nil, err
 	}
-	return readListing(answer)
-}
-
-func readListing(answer wire.Answer) (*listing, error) {
-	if answer.Status != 200 {
-		err, _ := host.Refusal(answer)
-		return nil, err
-	}
-	return readRows(answer.Body)
+	return readRows(body)
 }
 
 // cardRow is a row of a page, or one agent.

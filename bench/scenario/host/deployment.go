@@ -1,16 +1,15 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
 	"parley/bench/target"
+	"parley/bench/wire"
 	"parley/client"
 	"parley/client/api"
 	"parley/client/e2ee"
@@ -165,43 +164,19 @@ func (w *Deployment) close() {
 
 func (w *Deployment) MessageType(name string) string { return w.Brand + ".v1." + name }
 
-// askedMax bounds the number of bytes read from an answer.
-const askedMax = 1 << 20
-
-// Call makes a request that is not measured, and closes its connection.
-func Call(request *http.Request) (status int, header http.Header, text []byte, err error) {
-	request.Close = true
-	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err = io.ReadAll(io.LimitReader(answer.Body, askedMax))
-	return answer.StatusCode, answer.Header, text, err
-}
-
 // promote makes the operator set the trust tier of an organization.
 func promote(ctx context.Context, endpoint target.Endpoint, o *Org, tier int) error {
 	slug := o.Credentials.OrgSlug
 	if endpoint.Admin == "" {
 		return fmt.Errorf("organization %s stays in its trust tier: the operator's endpoint is not known", slug)
 	}
-	order, err := json.Marshal(map[string]int{"tier": tier})
+	conn, err := wire.DialHTTP(ctx, endpoint.Admin)
 	if err != nil {
 		return err
 	}
-	path := "http://" + endpoint.Admin + "/orgs/" + url.PathEscape(slug) + "/tier"
-	request, err := http.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(order))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+endpoint.AdminToken)
-	status, _, text, err := Call(request)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", status, text)
-	}
-	if err != nil {
+	defer func() { _ = conn.Close() }()
+	order := fmt.Appendf(nil, `{"tier":%d}`, tier)
+	if _, err = Call(conn, http.StatusOK, "POST", "/orgs/"+url.PathEscape(slug)+"/tier", endpoint.AdminToken, nil, order); err != nil {
 		return fmt.Errorf("organization %s cannot be raised to trust tier %d: %w", slug, tier, err)
 	}
 	return nil

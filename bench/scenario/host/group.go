@@ -107,15 +107,11 @@ type Joining struct {
 // Join requests a seat for an agent.
 func (g *Group) Join(conn *wire.HTTP, w *Deployment, a *Agent) (Joining, error) {
 	var told Joining
-	answer, err := conn.Do(wire.Request("POST", g.Path("/join"), a.Org.Token, w.ActingHeader(a), []byte("{}")))
+	body, err := Call(conn, 200, "POST", g.Path("/join"), a.Org.Token, w.ActingHeader(a), []byte("{}"))
 	if err != nil {
 		return told, err
 	}
-	if answer.Status != 200 {
-		err, _ := Refusal(answer)
-		return told, err
-	}
-	if json.Unmarshal(answer.Body, &told) != nil || told.Member.Agent+told.Request.Agent != a.ID.String() {
+	if json.Unmarshal(body, &told) != nil || told.Member.Agent+told.Request.Agent != a.ID.String() {
 		return told, Wrong("not what became of the agent that would join")
 	}
 	return told, nil

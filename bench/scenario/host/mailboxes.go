@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"sync/atomic"
@@ -49,24 +50,33 @@ func ReadMailboxes(ctx context.Context, h *Host) (*result.Verification, error) {
 func readFrom(ctx context.Context, h *Host, address string) (*comparison, error) {
 	a := h.Log.compare(len(h.Deployment.Mailboxes))
 	err := Concurrently(ctx, VerifyReaders, len(h.Deployment.Mailboxes), func(ctx context.Context, i int) error {
-		if err := readBack(ctx, h, address, h.Deployment.Mailboxes[i], a); err != nil {
-			return fmt.Errorf("inbox of %s: %w", h.Deployment.Mailboxes[i].Handle, err)
+		owner := h.Deployment.Mailboxes[i]
+		err := ReadInbox(ctx, address, owner, func(m Message) error {
+			key, sound := h.Payloads.Read(m.Payload)
+			a.Read(m.ID, key, sound, owner.Mailbox)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("inbox of %s: %w", owner.Handle, err)
 		}
 		return nil
 	})
 	return a, err
 }
 
-// readBack reads one mailbox to its end.
-func readBack(ctx context.Context, h *Host, address string, owner *Agent, a *comparison) error {
+// ErrEnough ends ReadInbox.
+var ErrEnough = errors.New("no further messages are needed")
+
+// ReadInbox passes the messages of an agent's inbox at an address to each, newest first, until the
+// inbox ends or each returns an error.
+func ReadInbox(ctx context.Context, address string, owner *Agent, each func(Message) error) error {
 	conn, err := wire.DialHTTP(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	cursor := ""
 	var pages answers
-	for {
+	for cursor := ""; ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -74,21 +84,14 @@ func readBack(ctx context.Context, h *Host, address string, owner *Agent, a *com
 		if err != nil {
 			return err
 		}
-		path := "/agents/" + owner.ID.String() + "/messages?limit=100" + cursor
-		answer, err := conn.Do(wire.Request("GET", path, token, nil, nil))
+		body, err := Get(conn, "/agents/"+owner.ID.String()+"/messages?limit=100"+cursor, token)
 		if err != nil {
 			return err
 		}
-		if answer.Status != 200 {
-			err, _ := Refusal(answer)
-			return err
-		}
-		p, err := pages.readPage(answer.Body, func(m Message) error {
-			key, sound := h.Payloads.Read(m.Payload)
-			a.Read(m.ID, key, sound, owner.Mailbox)
-			return nil
-		})
+		p, err := pages.readPage(body, each)
 		switch {
+		case errors.Is(err, ErrEnough):
+			return nil
 		case err != nil:
 			return err
 		case !p.HasMore:
@@ -131,7 +134,7 @@ func ReadSample(ctx context.Context, h *Host) (*result.Verification, error) {
 
 // lookUp reports whether a message is as it was sent; nil means that it is missing.
 func (h *Host) lookUp(conn *wire.HTTP, e Entry) (kept *bool, err error) {
-	answer, err := conn.Do(wire.Request("GET", "/messages/"+e.ID.String(), h.Deployment.ReceivingOrg.Token, nil, nil))
+	answer, err := conn.Call("GET", "/messages/"+e.ID.String(), h.Deployment.ReceivingOrg.Token, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,20 @@ func ReadMessage(object []byte) (Message, error) {
 	return j.Message()
 }
 
+// Get requests a path and returns the body of the answer, which must have status 200.
+func Get(conn *wire.HTTP, path, token string) ([]byte, error) {
+	return Call(conn, 200, "GET", path, token, nil, nil)
+}
+
+// Call makes a request and returns the body of the answer, which must have a status.
+func Call(conn *wire.HTTP, status int, method, path, token string, headers [][2]string, body []byte) ([]byte, error) {
+	answer, err := conn.Call(method, path, token, headers, body)
+	if err == nil && answer.Status != status {
+		err, _ = Refusal(answer)
+	}
+	return answer.Body, err
+}
+
 // Refusal returns the error for an answer with an unexpected status. known is false if
 // the operation may have happened nevertheless.
 func Refusal(answer wire.Answer) (err error, known bool) {

@@ -16,7 +16,6 @@ type Reader struct {
 	token    string
 	Agents   int
 	workers  []*Agent // nil for a plain peer
-	request  []byte
 	path     []byte
 }
 
@@ -57,13 +56,8 @@ func (r *Reader) owner(worker int) *Agent {
 
 // Read reads a page, which must be full, and checks every message on it.
 func (r *Reader) Read(path string, owner *Agent) (page, error) {
-	r.request = wire.AppendRequest(r.request[:0], "GET", path, r.token, nil, nil)
-	answer, err := r.conn.Do(r.request)
+	body, err := Get(r.conn, path, r.token)
 	if err != nil {
-		return page{}, err
-	}
-	if answer.Status != 200 {
-		err, _ := Refusal(answer)
 		return page{}, err
 	}
 	var o order
@@ -71,7 +65,7 @@ func (r *Reader) Read(path string, owner *Agent) (page, error) {
 	if owner != nil {
 		_, _ = owner.ID.AppendText(to[:0])
 	}
-	p, err := r.answers.readPage(answer.Body, func(m Message) error {
+	p, err := r.answers.readPage(body, func(m Message) error {
 		key, sound := r.payloads.Read(m.Payload)
 		switch {
 		case !sound:
@@ -92,16 +86,11 @@ func (r *Reader) Read(path string, owner *Agent) (page, error) {
 
 // Step reads a page and returns the cursor of the next one.
 func (r *Reader) Step(path string, size int) (cursor string, err error) {
-	r.request = wire.AppendRequest(r.request[:0], "GET", path, r.token, nil, nil)
-	answer, err := r.conn.Do(r.request)
+	body, err := Get(r.conn, path, r.token)
 	if err != nil {
 		return "", err
 	}
-	if answer.Status != 200 {
-		err, _ := Refusal(answer)
-		return "", err
-	}
-	p, err := ReadPage(answer.Body, func(Message) error { return nil })
+	p, err := ReadPage(body, func(Message) error { return nil })
 	switch {
 	case err != nil:
 		return "", err
