@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -151,40 +150,20 @@ func (e *erase) fill(ctx context.Context) (load.Dial, error) {
 	if err := e.org.FreshToken(ctx); err != nil {
 		return nil, err
 	}
-	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.CallerInto(ctx, &e.log)
-		if err != nil {
-			return nil, err
+	own, workers := e.agents, h.Deployment.Recipients
+	return h.ClientsInto(&e.log, func(c *host.Client, _ *load.Laps) error {
+		at := c.Choice.IntN(len(own))
+		from, to := own[at], workers[c.Choice.IntN(len(workers))]
+		c.Key.Part = uint8((e.next.Add(1) - 1) % erasedParts)
+		switch c.Key.Part {
+		case partOwn:
+			to = own[(at+1+c.Choice.IntN(len(own)-1))%len(own)]
+		case partReceived:
+			from, to = to, from
 		}
-		return &erasedSender{c, host.Key{Run: run, Worker: uint32(worker)}, e, h.Deployment.Recipients, h.Choice(run, worker)}, nil
-	}, nil
-}
-
-// erasedSender is a client of fill.
-type erasedSender struct {
-	*host.Caller
-	key     host.Key
-	erased  *erase
-	workers []*host.Agent
-	choice  *rand.Rand
-}
-
-// Do implements load.Client.
-func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
-	own := s.erased.agents
-	at := s.choice.IntN(len(own))
-	from, to := own[at], s.workers[s.choice.IntN(len(s.workers))]
-	part := uint8((s.erased.next.Add(1) - 1) % erasedParts)
-	switch part {
-	case partOwn:
-		to = own[(at+1+s.choice.IntN(len(own)-1))%len(own)]
-	case partReceived:
-		from, to = to, from
-	}
-	s.key.N, s.key.Part = uint32(n), part
-	_, err := s.Send(from, to, s.key)
-	return err
+		_, err := c.Send(from, to, c.Key)
+		return err
+	}), nil
 }
 
 // settle collects the answers to a part of the messages, of messages in all.

@@ -200,29 +200,10 @@ func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
 	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	run, next := h.NextRun(), new(atomic.Int64)
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.Caller(ctx)
-		if err != nil {
-			return nil, err
-		}
-		key := host.Key{Run: run, Worker: uint32(worker)}
-		return &ringing{c, key, h.Deployment.Recipients[:active], next}, nil
-	}, nil
-}
-
-// ringing is a client of ring.
-type ringing struct {
-	*host.Caller
-	key     host.Key
-	workers []*host.Agent
-	next    *atomic.Int64
-}
-
-// Do implements load.Client.
-func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
-	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
-	r.key.N = uint32(n)
-	_, err := r.Send(r.workers[at], r.workers[(at+1)%len(r.workers)], r.key)
-	return err
+	next, workers := new(atomic.Int64), h.Deployment.Recipients[:active]
+	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		at := int(next.Add(1)-1) % active
+		_, err := c.Send(workers[at], workers[(at+1)%active], c.Key)
+		return err
+	}), nil
 }

@@ -170,12 +170,13 @@ func (g *growMessages) pageReads(ctx context.Context) (dial load.Dial, depth int
 	if err := h.FreshTokens(ctx); err != nil {
 		return nil, 0, err
 	}
-	r, err := host.NewReader(ctx, h)
+	c, err := h.Caller(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = r.Close() }()
-	base := "/agents/" + h.Deployment.Recipients[0].ID.String() + "/messages?limit="
+	defer func() { _ = c.Close() }()
+	owner := h.Deployment.Recipients[0]
+	base := "/agents/" + owner.ID.String() + "/messages?limit="
 	cursor := ""
 	for left := (depth - 1) * host.PageSize; left > 0; {
 		if err := ctx.Err(); err != nil {
@@ -185,36 +186,21 @@ func (g *growMessages) pageReads(ctx context.Context) (dial load.Dial, depth int
 		if left >= walkPage {
 			size = walkPage
 		}
-		if cursor, err = r.Step(base+strconv.Itoa(size)+cursor, size); err != nil {
+		if cursor, err = c.Step(base+strconv.Itoa(size)+cursor, owner, size); err != nil {
 			return nil, 0, fmt.Errorf("%s: no deep page: %w", h.Name(), err)
 		}
 		left -= size
 	}
 	first := base + strconv.Itoa(host.PageSize)
-	return func(ctx context.Context, _ int) (load.Client, error) {
-		r, err := host.NewReader(ctx, h)
-		if err != nil {
-			return nil, err
+	return h.Clients(func(c *host.Client, laps *load.Laps) error {
+		path, lap := first, "first page"
+		if c.Key.N%2 == 1 {
+			path, lap = first+cursor, "deep page"
 		}
-		return &pageReading{Reader: r, first: first, deep: first + cursor}, nil
-	}, depth, nil
-}
-
-// pageReading reads the first page of a long inbox and a deep one in turn.
-type pageReading struct {
-	*host.Reader
-	first, deep string
-}
-
-// Do implements load.Client.
-func (d *pageReading) Do(_ context.Context, n int, laps *load.Laps) error {
-	path, lap := d.first, "first page"
-	if n%2 == 1 {
-		path, lap = d.deep, "deep page"
-	}
-	if _, err := d.Read(path, nil); err != nil {
-		return err
-	}
-	laps.Note(lap, time.Since(laps.Intended()))
-	return nil
+		if err := c.ReadPage(path, owner); err != nil {
+			return err
+		}
+		laps.Note(lap, time.Since(laps.Intended()))
+		return nil
+	}), depth, nil
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"parley/bench/load"
 	"parley/bench/scenario/host"
@@ -18,31 +17,18 @@ func (x *inbox) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	if err := h.Fill(ctx); err != nil {
 		return nil, err
 	}
+	if h.Endpoint().Kind != target.NATS {
+		workers := h.Workers()
+		return h.Clients(func(c *host.Client, _ *load.Laps) error {
+			return c.Newest(workers[c.Choice.IntN(len(workers))])
+		}), nil
+	}
 	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		if h.Endpoint().Kind == target.NATS {
-			conn, err := host.DialNATS(h.Endpoint().Address)
-			if err != nil {
-				return nil, err
-			}
-			return &host.NATSReader{NATSConn: conn, Choice: h.Choice(run, worker), Agents: h.Params.Agents}, nil
-		}
-		r, err := host.NewReader(ctx, h)
+	return func(_ context.Context, worker int) (load.Client, error) {
+		conn, err := host.DialNATS(h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
-		return &reading{Reader: r, choice: h.Choice(run, worker)}, nil
+		return &host.NATSReader{NATSConn: conn, Choice: h.Choice(run, worker), Agents: h.Params.Agents}, nil
 	}, nil
-}
-
-// reading is the client of Inbox.
-type reading struct {
-	*host.Reader
-	choice *rand.Rand
-}
-
-// Do implements load.Client.
-func (r *reading) Do(context.Context, int, *load.Laps) error {
-	_, err := r.Newest(r.choice.IntN(r.Agents))
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -89,51 +88,32 @@ func fillOverload(run *result.Run, plan load.Plan, m *load.Measurement) {
 
 func (o *overload) dial(closed bool) load.Dial {
 	h := o.host
-	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.Caller(ctx)
-		if err != nil {
-			return nil, err
-		}
+	return h.Clients(func(c *host.Client, laps *load.Laps) error {
 		c.Conn.SetPatience(overloadPatience)
-		return &overloadClient{h.WorkerSender(c, 0), host.Key{Run: run, Worker: uint32(worker)}, h.Choice(run, worker), closed}, nil
-	}
-}
-
-// overloadClient is the client of Overload.
-type overloadClient struct {
-	*host.WorkerSender
-	key    host.Key
-	choice *rand.Rand
-	closed bool
-}
-
-// Do implements load.Client.
-func (c *overloadClient) Do(_ context.Context, n int, laps *load.Laps) error {
-	c.key.N = uint32(n)
-	to := c.Workers[c.choice.IntN(len(c.Workers))]
-	request, sent := c.Request("/messages", c.From, to, c.key), time.Now()
-	laps.Note(LapLag, sent.Sub(laps.Intended()))
-	answer, err := c.Exchange(request, c.key)
-	switch {
-	case err != nil:
-		return err
-	case answer.Status != 429 && answer.Status != 503:
-		_, err = c.Accept(answer, c.key, to)
-		return err
-	}
-	laps.Note(LapRefused, time.Since(sent))
-	if c.closed {
-		time.Sleep(refusedPause)
-	}
-	return c.refused(answer)
+		to := h.Deployment.Recipients[c.Choice.IntN(len(h.Deployment.Recipients))]
+		request, sent := c.Request("/messages", h.Deployment.Senders[0], to, c.Key), time.Now()
+		laps.Note(LapLag, sent.Sub(laps.Intended()))
+		answer, err := c.Exchange(request, c.Key)
+		switch {
+		case err != nil:
+			return err
+		case answer.Status != 429 && answer.Status != 503:
+			_, err = c.Accept(answer, c.Key, to)
+			return err
+		}
+		laps.Note(LapRefused, time.Since(sent))
+		if closed {
+			time.Sleep(refusedPause)
+		}
+		return refused(c, answer)
+	})
 }
 
 // refused returns the error of a refusal. A proper one has had no effect and says when to retry.
-func (c *overloadClient) refused(answer wire.Answer) error {
+func refused(c *host.Client, answer wire.Answer) error {
 	err, known := host.Refusal(answer)
 	if !known {
-		c.Log.Lost(c.key)
+		c.Log.Lost(c.Key)
 		return err
 	}
 	if seconds, err := strconv.Atoi(answer.Header("Retry-After")); err != nil || seconds < 1 {

@@ -83,15 +83,14 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	if !falling || p.counts[0] < h.Params.Messages || p.counts[len(p.counts)-1] != 0 {
 		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.Params.Messages, p.counts[0])
 	}
-	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
-		if err != nil {
-			return nil, err
+	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		at := c.Choice.IntN(len(p.polls))
+		n, err := count(c.Conn, p.polls[at])
+		if err == nil && n != p.counts[at] {
+			err = host.Wrong("another count than before")
 		}
-		choice := h.Choice(run, worker)
-		return &polling{conn: conn, mailbox: &p, pick: choice.IntN}, nil
-	}, nil
+		return err
+	}), nil
 }
 
 func (s *poll) fill(ctx context.Context) error {
@@ -117,26 +116,6 @@ func (s *poll) fill(ctx context.Context) error {
 	p.ended = time.Now()
 	s.mailbox = p
 	return h.FreshTokens(ctx)
-}
-
-// polling is the client of Poll.
-type polling struct {
-	conn    *wire.HTTP
-	mailbox *polled
-	pick    func(int) int
-}
-
-// Close implements load.Client.
-func (p *polling) Close() error { return p.conn.Close() }
-
-// Do implements load.Client.
-func (p *polling) Do(context.Context, int, *load.Laps) error {
-	at := p.pick(len(p.mailbox.polls))
-	n, err := count(p.conn, p.mailbox.polls[at])
-	if err == nil && n != p.mailbox.counts[at] {
-		err = host.Wrong("another count than before")
-	}
-	return err
 }
 
 // count polls and reads the count.

@@ -68,14 +68,11 @@ func (t *replies) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 			return nil, fmt.Errorf("%s: no conversations to reply in: %w", h.Name(), err)
 		}
 	}
-	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.Caller(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &replying{c, h.Deployment.SendingOrg, t.openings, h.Choice(run, worker), host.Key{Run: run, Worker: uint32(worker)}}, nil
-	}, nil
+	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		to := t.openings[c.Choice.IntN(len(t.openings))]
+		_, err := c.Reply(h.Deployment.SendingOrg, to.id, c.Key, to.to)
+		return err
+	}), nil
 }
 
 func (t *replies) open(ctx context.Context) error {
@@ -104,23 +101,5 @@ func (t *replies) open(ctx context.Context) error {
 		err = h.SettleUnmeasured()
 	}
 	t.openings = openings
-	return err
-}
-
-// replying is the client of Hot and Cold: the sender of the first messages sends further
-// messages in their conversations.
-type replying struct {
-	*host.Caller
-	of       *host.Org
-	openings []opening
-	choice   *rand.Rand
-	key      host.Key
-}
-
-// Do implements load.Client.
-func (t *replying) Do(_ context.Context, n int, _ *load.Laps) error {
-	t.key.N = uint32(n)
-	to := t.openings[t.choice.IntN(len(t.openings))]
-	_, err := t.Reply(t.of, to.id, t.key, to.to)
 	return err
 }

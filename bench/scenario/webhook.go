@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"parley/bench/load"
@@ -284,37 +283,12 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 	for _, a := range w.answering {
 		answering[a] = true
 	}
-	run := h.NextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		c, err := h.Caller(ctx)
-		if err != nil {
-			return nil, err
+	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		agent := to[c.Choice.IntN(len(to))]
+		m, err := c.Send(h.Deployment.Senders[c.Worker%len(h.Deployment.Senders)], agent, c.Key)
+		if err == nil && answering[agent] {
+			w.sink.accepted(m.ID)
 		}
-		return &hookSending{
-			Caller: c, sink: w.sink, from: h.Deployment.Senders[worker%len(h.Deployment.Senders)], to: to, answering: answering,
-			choice: h.Choice(run, worker), key: host.Key{Run: run, Worker: uint32(worker)},
-		}, nil
-	}
-}
-
-// hookSending is the client of Webhook.
-type hookSending struct {
-	*host.Caller
-	sink      *sink
-	from      *host.Agent
-	to        []*host.Agent
-	answering map[*host.Agent]bool
-	choice    *rand.Rand
-	key       host.Key
-}
-
-// Do implements load.Client.
-func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
-	s.key.N = uint32(n)
-	to := s.to[s.choice.IntN(len(s.to))]
-	m, err := s.Send(s.from, to, s.key)
-	if err == nil && s.answering[to] {
-		s.sink.accepted(m.ID)
-	}
-	return err
+		return err
+	})
 }

@@ -121,7 +121,7 @@ func NewHost(ctx context.Context, name string, endpoint target.Endpoint, params 
 	}
 	h := &Host{name: name, endpoint: endpoint, Params: params, Payloads: newPayloads(params.Seed, params.Payload)}
 	if endpoint.Kind != target.Parley {
-		h.peerWorkers = peerWorkers(endpoint.Token, params.Agents)
+		h.peerWorkers = newPeerWorkers(endpoint.Token, params.Agents)
 		return h, nil
 	}
 	var err error

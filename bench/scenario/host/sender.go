@@ -42,15 +42,26 @@ type WorkerSender struct {
 
 // WorkerSender returns a sender for the client with the number worker.
 func (h *Host) WorkerSender(c *Caller, worker int) *WorkerSender {
+	from := &Agent{Handle: "planner-3@globex.example.org"}
 	if h.Deployment != nil {
-		return &WorkerSender{c, h.Deployment.Senders[worker%len(h.Deployment.Senders)], h.Deployment.Recipients}
+		from = h.Deployment.Senders[worker%len(h.Deployment.Senders)]
+	} else {
+		from.Org = h.peerWorkers[0].Org
 	}
-	return &WorkerSender{c, &Agent{Org: h.peerWorkers[0].Org, Handle: "planner-3@globex.example.org"}, h.peerWorkers}
+	return &WorkerSender{c, from, h.Workers()}
 }
 
-// peerWorkers returns the recipients on a peer that speaks HTTP: it has no agents, and takes the
+// Workers returns the recipients.
+func (h *Host) Workers() []*Agent {
+	if h.Deployment != nil {
+		return h.Deployment.Recipients
+	}
+	return h.peerWorkers
+}
+
+// newPeerWorkers returns the recipients on a peer that speaks HTTP: it has no agents, and takes the
 // number of an inbox from the handle.
-func peerWorkers(token string, count int) []*Agent {
+func newPeerWorkers(token string, count int) []*Agent {
 	org, all := &Org{Token: token}, make([]*Agent, count)
 	for i := range all {
 		all[i] = &Agent{Org: org, Handle: fmt.Sprintf("worker-%d@acme.example.org", i), Mailbox: uint32(i)}
@@ -72,9 +83,9 @@ type Caller struct {
 	Payloads *Payloads
 	// brand begins the types of messages.
 	brand string
-	// namesRecipient says that the target's answers name the recipient, which peers' do not.
-	namesRecipient bool
-	body, request  []byte
+	// isParley says that messages are between agents: peers have only numbered inboxes.
+	isParley      bool
+	body, request []byte
 }
 
 // Caller connects a client whose messages are read back.
@@ -88,7 +99,7 @@ func (h *Host) CallerInto(ctx context.Context, log *Log) (*Caller, error) {
 	}
 	c := &Caller{Conn: conn, Log: log.Begin(), Payloads: h.Payloads, brand: "svc"}
 	if h.Deployment != nil {
-		c.brand, c.namesRecipient = h.Deployment.Brand, true
+		c.brand, c.isParley = h.Deployment.Brand, true
 	}
 	return c, nil
 }
@@ -168,7 +179,7 @@ func (c *Caller) Accept(answer wire.Answer, key Key, to *Agent) (Message, error)
 	if got, sound := c.Payloads.Read(m.Payload); !sound || got != key {
 		return m, Wrong("another payload than the one sent")
 	}
-	if c.namesRecipient && string(m.RecipientHandle) != to.Handle {
+	if c.isParley && string(m.RecipientHandle) != to.Handle {
 		return m, Wrong("another recipient than the one asked for")
 	}
 	return m, nil
