@@ -12,7 +12,6 @@ import (
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/scenario/host"
-	"parley/bench/wire"
 	"parley/client/api"
 )
 
@@ -211,17 +210,12 @@ func (e *erase) verifyGone(ctx context.Context) error {
 	for i := 0; i < len(e.agents); i += max(1, len(e.agents)/erasedSample) {
 		reads = append(reads, read{"/agents/" + e.agents[i].ID.String(), h.Deployment.ReceivingOrg.Token, http.StatusGone})
 	}
-	return h.OnConnections(ctx, host.VerifyReaders, func(conn *wire.HTTP, reader, readers int) error {
-		for i := reader; i < len(reads); i += readers {
-			answer, err := conn.Call("GET", reads[i].path, reads[i].token, nil, nil)
-			if err != nil {
-				return err
-			}
-			if answer.Status != reads[i].want {
-				return fmt.Errorf("GET %s after the erasure: status %d, want %d", reads[i].path, answer.Status, reads[i].want)
-			}
+	return h.OnConnections(ctx, host.VerifyReaders, len(reads), func(c *host.Caller, i int) error {
+		answer, err := c.Conn.Call("GET", reads[i].path, reads[i].token, nil, nil)
+		if err == nil && answer.Status != reads[i].want {
+			err = fmt.Errorf("GET %s after the erasure: status %d, want %d", reads[i].path, answer.Status, reads[i].want)
 		}
-		return ctx.Err()
+		return err
 	})
 }
 

@@ -2,16 +2,13 @@ package scenario
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/scenario/host"
-	"parley/bench/wire"
 )
 
 // ringRounds is how often each active agent sends, and receives, before memory is measured.
@@ -116,24 +113,23 @@ func (g *growAgents) creations(ctx context.Context, upTo int) (load.Dial, error)
 	if err := h.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	signing, err := json.Marshal(h.Deployment.Key.SigningKey())
-	if err != nil {
-		return nil, err
-	}
-	encryption, err := json.Marshal(h.Deployment.Key.EncryptionKey())
-	if err != nil {
-		return nil, err
-	}
 	g.unborn = make([]*host.Agent, upTo-have)
-	unborn, next := g.unborn, new(atomic.Int64)
-	rest := fmt.Sprintf(`","signing_public_key":%s,"encryption_public_key":%s}`, signing, encryption)
-	return func(ctx context.Context, _ int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
-		if err != nil {
-			return nil, err
+	unborn, left := g.unborn, make(chan int, upTo-have)
+	for i := range unborn {
+		left <- i
+	}
+	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		select {
+		case i := <-left:
+			made, err := h.Deployment.CreateAgent(c.Conn, h.Deployment.ReceivingOrg, fmt.Sprintf("worker-%d", have+i))
+			if unborn[i] = made; err != nil {
+				left <- i
+			}
+			return err
+		default:
+			return load.Refused{Reason: "all agents were asked for already"}
 		}
-		return &creating{conn: conn, org: h.Deployment.ReceivingOrg, first: have, unborn: unborn, next: next, at: -1, rest: rest}, nil
-	}, nil
+	}), nil
 }
 
 // settle adds the created workers to the host. All must have been created.
@@ -151,46 +147,6 @@ func (g *growAgents) settle() error {
 	h.Params.Agents = len(h.Deployment.Recipients)
 	return nil
 }
-
-// creating is the client of GrowAgents.
-type creating struct {
-	conn   *wire.HTTP
-	org    *host.Org
-	first  int
-	unborn []*host.Agent
-	next   *atomic.Int64
-	// at is the agent whose creation was refused and is repeated, -1 if there is none.
-	at   int
-	rest string
-	body []byte
-}
-
-// Do implements load.Client.
-func (c *creating) Do(context.Context, int, *load.Laps) error {
-	i := c.at
-	if i < 0 {
-		i = int(c.next.Add(1)) - 1
-	}
-	if i >= len(c.unborn) {
-		return load.Refused{Reason: "all agents were asked for already"}
-	}
-	c.at = i
-	c.body = strconv.AppendInt(append(c.body[:0], `{"name":"worker-`...), int64(c.first+i), 10)
-	c.body = append(c.body, c.rest...)
-	body, err := host.Call(c.conn, 201, "POST", "/agents", c.org.Token, nil, c.body)
-	if err != nil {
-		return err
-	}
-	made, err := host.ReadAgent(body, c.org)
-	if err != nil {
-		return err
-	}
-	c.unborn[i], c.at = made, -1
-	return nil
-}
-
-// Close implements load.Client.
-func (c *creating) Close() error { return c.conn.Close() }
 
 // ring prepares messages from each of the first active workers to the next one,
 // and from the last to the first. As many operations as there are workers make all of

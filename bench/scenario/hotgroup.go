@@ -33,7 +33,7 @@ type hotGroup struct {
 	*host.Group
 	requests []host.UUID
 	voters   []*host.Agent
-	// ballots are indexed by voter and request, see voting.vote.
+	// ballots are indexed by voter and request, see vote.
 	ballots []ballot
 	// joiners are the agents that join and leave. Each belongs to one client.
 	joiners []*joiner
@@ -104,18 +104,16 @@ func (g *hotGroup) file(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return g.host.OnConnections(ctx, 1, func(conn *wire.HTTP, _, _ int) error {
-		for _, a := range seekers {
-			filed, err := g.Join(conn, g.host.Deployment, a)
-			if err != nil {
-				return err
-			}
-			id, ok := host.ParseUUID([]byte(filed.Request.ID))
-			if filed.Status != api.JoinPending || !ok {
-				return host.Wrong("no pending request")
-			}
-			g.requests = append(g.requests, id)
+	return g.host.OnConnections(ctx, 1, len(seekers), func(c *host.Caller, i int) error {
+		filed, err := g.Join(c.Conn, g.host.Deployment, seekers[i])
+		if err != nil {
+			return err
 		}
+		id, ok := host.ParseUUID([]byte(filed.Request.ID))
+		if filed.Status != api.JoinPending || !ok {
+			return host.Wrong("no pending request")
+		}
+		g.requests = append(g.requests, id)
 		return nil
 	})
 }
@@ -136,13 +134,15 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 	if err := g.host.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, g.host.Endpoint().Address)
-		if err != nil {
-			return nil, err
+	return g.host.Clients(func(c *host.Client, _ *load.Laps) error {
+		n := int(c.Key.N)
+		if n%commandEvery == commandEvery-1 {
+			return g.joinOrLeave(c.Conn, g.joiners[c.Worker])
 		}
-		return &voting{conn: conn, deployment: g.host.Deployment, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
-	}, nil
+		// Each client alone uses every so-many-th ballot.
+		own := (len(g.ballots) - c.Worker + clients - 1) / clients
+		return g.vote(c.Conn, c.Worker+n%own*clients)
+	}), nil
 }
 
 // admitJoiners makes sure that there are as many joiners as clients and that the
@@ -167,42 +167,16 @@ func (g *hotGroup) admitJoiners(ctx context.Context, clients int) error {
 	return nil
 }
 
-// voting is the client of HotGroup. It alone uses every step-th ballot.
-type voting struct {
-	conn       *wire.HTTP
-	deployment *host.Deployment
-	group      *hotGroup
-	at, step   int
-	joiner     *joiner
-	body       []byte
-}
-
-// Close implements load.Client.
-func (v *voting) Close() error { return v.conn.Close() }
-
-// Do implements load.Client.
-func (v *voting) Do(_ context.Context, n int, _ *load.Laps) error {
-	if n%commandEvery == commandEvery-1 {
-		return v.joinOrLeave()
-	}
-	at := v.at
-	if v.at += v.step; v.at >= len(v.group.ballots) {
-		v.at %= v.step
-	}
-	return v.vote(at)
-}
-
 // vote reverses the vote of one ballot.
-func (v *voting) vote(at int) error {
-	b := &v.group.ballots[at]
-	voter, request := v.group.voters[at/len(v.group.requests)], v.group.requests[at%len(v.group.requests)]
+func (g *hotGroup) vote(conn *wire.HTTP, at int) error {
+	b := &g.ballots[at]
+	voter, request := g.voters[at/len(g.requests)], g.requests[at%len(g.requests)]
 	choice := api.Approve
 	if b.approve {
 		choice = api.Deny
 	}
-	v.body = append(append(append(v.body[:0], `{"vote":"`...), choice...), `"}`...)
-	path := v.group.Path("/requests/" + request.String() + "/vote")
-	answer, err := v.conn.Call("POST", path, voter.Org.Token, v.deployment.ActingHeader(voter), v.body)
+	body, path := []byte(`{"vote":"`+choice+`"}`), g.Path("/requests/"+request.String()+"/vote")
+	answer, err := conn.Call("POST", path, voter.Org.Token, g.host.Deployment.ActingHeader(voter), body)
 	if err != nil {
 		b.unsure = b.unsure || !errors.Is(err, wire.ErrClosing)
 		return err
@@ -236,13 +210,12 @@ func judgeVote(body []byte, request host.UUID, choice string) error {
 }
 
 // joinOrLeave joins the group, or leaves it.
-func (v *voting) joinOrLeave() error {
-	c := v.joiner
-	status, path, method, body := 200, v.group.Path("/join"), "POST", []byte("{}")
+func (g *hotGroup) joinOrLeave(conn *wire.HTTP, c *joiner) error {
+	status, path, method, body := 200, g.Path("/join"), "POST", []byte("{}")
 	if c.inside {
-		status, path, method, body = 204, v.group.Path("/members/"+c.ID.String()), "DELETE", nil
+		status, path, method, body = 204, g.Path("/members/"+c.ID.String()), "DELETE", nil
 	}
-	answer, err := v.conn.Call(method, path, c.Org.Token, v.deployment.ActingHeader(c.Agent), body)
+	answer, err := conn.Call(method, path, c.Org.Token, g.host.Deployment.ActingHeader(c.Agent), body)
 	if err != nil {
 		c.unsure = c.unsure || !errors.Is(err, wire.ErrClosing)
 		return err

@@ -79,23 +79,11 @@ func (t *replies) open(ctx context.Context) error {
 	h := t.host
 	run := h.NextRun()
 	openings := make([]opening, t.conversations)
-	connections := min(host.Fillers, t.conversations)
-	err := host.Concurrently(ctx, connections, connections, func(ctx context.Context, worker int) error {
-		c, err := h.Caller(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		for n := 0; worker+n*connections < len(openings) && ctx.Err() == nil; n++ {
-			at := worker + n*connections
-			to := h.Deployment.Recipients[at%len(h.Deployment.Recipients)]
-			m, err := c.Send(h.Deployment.Senders[0], to, host.Key{Run: run, Worker: uint32(worker), N: uint32(n)})
-			if err != nil {
-				return err
-			}
-			openings[at] = opening{id: m.ID, to: to}
-		}
-		return ctx.Err()
+	err := h.OnConnections(ctx, host.Fillers, len(openings), func(c *host.Caller, i int) error {
+		to := h.Deployment.Recipients[i%len(h.Deployment.Recipients)]
+		m, err := c.Send(h.Deployment.Senders[0], to, host.Key{Run: run, Worker: uint32(i)})
+		openings[i] = opening{id: m.ID, to: to}
+		return err
 	})
 	if err == nil {
 		err = h.SettleUnmeasured()

@@ -243,28 +243,16 @@ func readEnd(stream *wire.Stream, p *host.Payloads, t *task) (arrived time.Time,
 // complete answers all tasks and waits for the end of all streams.
 func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 	sent, began := make([]time.Time, len(s.tasks)), time.Now()
-	err := host.Concurrently(ctx, completers, min(completers, len(s.tasks)), func(ctx context.Context, worker int) error {
-		conn, err := wire.DialHTTP(ctx, s.host.Endpoint().Address)
-		if err != nil {
-			return err
+	err := s.host.OnConnections(ctx, completers, len(s.tasks), func(c *host.Caller, i int) error {
+		t := &s.tasks[i]
+		key := t.key
+		key.Part = host.PartReply
+		reply := s.a2a.partsReply(t.to.Org.Token)
+		sent[i] = time.Now()
+		if err := reply.send(c.Conn, c.Payloads, t.message, key); err != nil {
+			return fmt.Errorf("a task cannot be answered: %w", err)
 		}
-		defer func() { _ = conn.Close() }()
-		replies := map[*host.Org]*partsReply{}
-		for i := worker; i < len(s.tasks) && ctx.Err() == nil; i += completers {
-			t := &s.tasks[i]
-			reply := replies[t.to.Org]
-			if reply == nil {
-				reply = s.a2a.partsReply(t.to.Org.Token)
-				replies[t.to.Org] = reply
-			}
-			key := t.key
-			key.Part = host.PartReply
-			sent[i] = time.Now()
-			if err := reply.send(conn, s.host.Payloads, t.message, key); err != nil {
-				return fmt.Errorf("a task cannot be answered: %w", err)
-			}
-		}
-		return ctx.Err()
+		return nil
 	})
 	if err != nil {
 		return err

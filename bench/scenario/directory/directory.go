@@ -238,18 +238,11 @@ func (d *Scenario) await(ctx context.Context, query string, enough func(*listing
 
 // enrollAll creates agents and publishes their cards, from one place up to another.
 func (d *Scenario) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
-	return host.Concurrently(ctx, publishers, min(publishers, upTo-from), func(ctx context.Context, worker int) error {
-		p, err := d.publisher(ctx)
-		if err != nil {
-			return err
+	return d.host.OnConnections(ctx, publishers, upTo-from, func(c *host.Caller, i int) error {
+		if err := d.enroll(c, x, from+i); err != nil {
+			return fmt.Errorf("card %d: %w", from+i, err)
 		}
-		defer func() { _ = p.Close() }()
-		for i := from + worker; i < upTo && ctx.Err() == nil; i += publishers {
-			if err := p.enroll(x, i); err != nil {
-				return fmt.Errorf("card %d: %w", i, err)
-			}
-		}
-		return ctx.Err()
+		return nil
 	})
 }
 
@@ -265,51 +258,23 @@ func (d *Scenario) connect(ctx context.Context, client int) (*wire.HTTP, error) 
 	return wire.DialHTTPFrom(ctx, d.host.AddressOf(client), d.host.Endpoint().Address)
 }
 
-// publisher publishes cards.
-type publisher struct {
-	conn       *wire.HTTP
-	deployment *host.Deployment
-	create     string
-	body       []byte
-}
-
-func (d *Scenario) publisher(ctx context.Context) (*publisher, error) {
-	h := d.host
-	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
-	if err != nil {
-		return nil, err
-	}
-	keys := struct {
-		Signing    any `json:"signing_public_key"`
-		Encryption any `json:"encryption_public_key"`
-	}{h.Deployment.Key.SigningKey(), h.Deployment.Key.EncryptionKey()}
-	create, err := json.Marshal(keys)
-	return &publisher{conn: conn, deployment: h.Deployment, create: string(create[1:])}, err
-}
-
-// Close closes the connection.
-func (p *publisher) Close() error { return p.conn.Close() }
-
 // enroll creates an agent and publishes its card.
-func (p *publisher) enroll(x *cardIndex, i int) error {
-	of := p.deployment.ReceivingOrg
+func (d *Scenario) enroll(c *host.Caller, x *cardIndex, i int) error {
+	deployment := d.host.Deployment
+	of := deployment.ReceivingOrg
 	if i%10 >= 7 {
-		of = p.deployment.SendingOrg
+		of = deployment.SendingOrg
 	}
-	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
 	var made *host.Agent
-	err := repeated(func() error {
-		body, err := host.Call(p.conn, 201, "POST", "/agents", of.Token, nil, p.body)
-		if err == nil {
-			made, err = host.ReadAgent(body, of)
-		}
+	err := repeated(func() (err error) {
+		made, err = deployment.CreateAgent(c.Conn, of, fmt.Sprintf("card-%d", i))
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	x.agents[i] = made
-	return repeated(func() error { return p.Put(made, &x.Cards[i]) })
+	return repeated(func() error { return d.Put(c, made, &x.Cards[i]) })
 }
 
 // repeated makes a request, again while the server refuses it because it is busy.
@@ -324,16 +289,17 @@ func repeated(request func() error) (err error) {
 }
 
 // Put publishes a card.
-func (p *publisher) Put(of *host.Agent, c *cards.Card) (err error) {
-	if p.body, err = appendCard(p.body[:0], p.deployment.Brand, c); err != nil {
+func (d *Scenario) Put(c *host.Caller, of *host.Agent, card *cards.Card) error {
+	body, err := cardBody(d.host.Deployment.Brand, card)
+	if err != nil {
 		return err
 	}
-	_, err = host.Call(p.conn, 200, "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, p.body)
+	_, err = host.Call(c.Conn, 200, "PUT", "/agents/"+of.ID.String()+"/card", of.Org.Token, nil, body)
 	return err
 }
 
-// appendCard appends a card as it is published.
-func appendCard(to []byte, brand string, c *cards.Card) ([]byte, error) {
+// cardBody returns a card as it is published.
+func cardBody(brand string, c *cards.Card) ([]byte, error) {
 	skills := make([]map[string]any, len(c.Skills))
 	for i, s := range c.Skills {
 		skills[i] = map[string]any{"id": s.ID, "name": s.Name, "description": s.Description, "tags": s.Tags}
@@ -348,10 +314,9 @@ func appendCard(to []byte, brand string, c *cards.Card) ([]byte, error) {
 	if len(c.MessageTypes) == 0 {
 		delete(extension, "message_types_accepted")
 	}
-	body, err := json.Marshal(map[string]any{
+	return json.Marshal(map[string]any{
 		"name": c.Name, "description": c.Description, "version": "1.0.0", "is_public": true, "skills": skills, brand: extension,
 	})
-	return append(to, body...), err
 }
 
 // filter is a combination of filters.

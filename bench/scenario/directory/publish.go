@@ -97,59 +97,57 @@ func (d *Scenario) searchBeside(ctx context.Context, into *load.Histogram, tally
 
 // republishing publishes cards again and looks for them.
 type republishing struct {
-	*publisher
+	*Scenario
+	conn     *host.Caller
 	searches *wire.HTTP
-	index    *cardIndex
-	within   time.Duration
 }
 
 func (d *Scenario) Republisher(ctx context.Context, worker int) (load.Client, error) {
-	p, err := d.publisher(ctx)
+	c, err := d.host.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	searches, err := d.connect(ctx, worker)
 	if err != nil {
-		_ = p.Close()
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
-	return &republishing{publisher: p, searches: searches, index: d.Index, within: d.FoundWithin}, nil
+	return &republishing{d, c, searches}, nil
 }
 
 // Close implements load.Client.
-func (r *republishing) Close() error { return errors.Join(r.publisher.Close(), r.searches.Close()) }
+func (r *republishing) Close() error { return errors.Join(r.conn.Close(), r.searches.Close()) }
 
 // Do implements load.Client.
 func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
-	n := int(r.index.republished.Add(1))
-	at := n % r.index.fresh
-	card, of := r.index.Cards[at], r.index.agents[at]
+	n := int(r.Index.republished.Add(1))
+	at := n % r.Index.fresh
+	card, of := r.Index.Cards[at], r.Index.agents[at]
 	word := fmt.Sprintf("zq%dx%s", n, of.ID.String()[24:])
 	card.Name += " " + word
 	card.Categories = append(card.Categories[:len(card.Categories):len(card.Categories)], word)
 	began := time.Now()
-	if err := r.Put(of, &card); err != nil {
+	if err := r.Put(r.conn, of, &card); err != nil {
 		return err
 	}
 	answered := time.Now()
 	laps.Note(LapPut, answered.Sub(began))
-	if err := r.await(ctx, of, "limit=3&q="+word); err != nil {
+	if err := r.find(ctx, of, "limit=3&q="+word); err != nil {
 		return err
 	}
 	laps.Note(LapFound, time.Since(answered))
 	if n%MeantEvery != 0 {
 		return nil
 	}
-	if err := r.await(ctx, of, "category="+word+"&semantic="+meaningOf(&card)); err != nil {
+	if err := r.find(ctx, of, "category="+word+"&semantic="+meaningOf(&card)); err != nil {
 		return err
 	}
 	laps.Note(LapMeant, time.Since(answered))
 	return nil
 }
 
-// await searches until a card is found.
-func (r *republishing) await(ctx context.Context, of *host.Agent, query string) error {
-	found, err := host.Poll(ctx, r.within, foundPause, func() (bool, error) {
+// find searches until a card is found.
+func (r *republishing) find(ctx context.Context, of *host.Agent, query string) error {
+	found, err := host.Poll(ctx, r.FoundWithin, foundPause, func() (bool, error) {
 		l, err := search(r.searches, query)
 		return err == nil && slices.Contains(l.ids, host.UUID(of.ID)), err
 	})

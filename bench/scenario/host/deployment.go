@@ -24,7 +24,8 @@ const SetupCalls = 32
 type Deployment struct {
 	Base         string
 	Brand        string
-	Key          *e2ee.KeyRing
+	key          *e2ee.KeyRing
+	keys         string // the members of the creation of an agent that have the public keys
 	SendingOrg   *Org
 	ReceivingOrg *Org
 	Senders      []*Agent // of globex
@@ -61,9 +62,17 @@ func newDeployment(ctx context.Context, endpoint target.Endpoint, params Params)
 		return nil, err
 	}
 	w := &Deployment{Base: base, Brand: about.Brand}
-	if w.Key, err = e2ee.GenerateKeyRing(); err != nil {
+	if w.key, err = e2ee.GenerateKeyRing(); err != nil {
 		return nil, err
 	}
+	keys, err := json.Marshal(struct {
+		Signing    any `json:"signing_public_key"`
+		Encryption any `json:"encryption_public_key"`
+	}{w.key.SigningKey(), w.key.EncryptionKey()})
+	if err != nil {
+		return nil, err
+	}
+	w.keys = string(keys[1:])
 	var suffix [3]byte
 	_, _ = rand.Read(suffix[:]) // never fails
 	if w.SendingOrg, err = w.Register(ctx, fmt.Sprintf("globex-%x", suffix)); err != nil {
@@ -115,7 +124,7 @@ func (w *Deployment) Agents(ctx context.Context, o *Org, pattern string, first, 
 func (w *Deployment) Create(ctx context.Context, o *Org, pattern string, first, count int) ([]*Agent, error) {
 	made := make([]*Agent, count)
 	err := Concurrently(ctx, SetupCalls, count, func(ctx context.Context, i int) error {
-		signing, encryption := w.Key.SigningKey(), w.Key.EncryptionKey()
+		signing, encryption := w.key.SigningKey(), w.key.EncryptionKey()
 		name := fmt.Sprintf(pattern, first+i)
 		record, err := o.Client.Agents.Create(ctx, api.CreateAgent{Name: name, SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
 		if err != nil {
@@ -182,8 +191,12 @@ func promote(ctx context.Context, endpoint target.Endpoint, o *Org, tier int) er
 	return nil
 }
 
-// ReadAgent reads the answer to the creation of an agent.
-func ReadAgent(body []byte, of *Org) (*Agent, error) {
+// CreateAgent creates an agent, whose inbox is not read back, over a connection of a run.
+func (w *Deployment) CreateAgent(conn *wire.HTTP, of *Org, name string) (*Agent, error) {
+	body, err := Call(conn, 201, "POST", "/agents", of.Token, nil, []byte(`{"name":"`+name+`",`+w.keys))
+	if err != nil {
+		return nil, err
+	}
 	var told struct {
 		ID     parley.AgentID `json:"id"`
 		Handle string         `json:"handle"`

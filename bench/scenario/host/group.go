@@ -43,18 +43,13 @@ func NewGroup(ctx context.Context, h *Host, name string, founder *Agent, agents 
 		return nil, fmt.Errorf("%s: no group: %w", h.name, err)
 	}
 	g := &Group{ID: made.ID, Handle: made.Handle, Founder: founder}
-	err = h.OnConnections(ctx, min(seaters, len(agents)), func(conn *wire.HTTP, worker, workers int) error {
-		for i := worker; i < len(agents); i += workers {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			joined, err := g.Join(conn, h.Deployment, agents[i])
-			if err == nil && joined.Status != api.Joined {
-				err = Wrong("an open group that seats nobody")
-			}
-			if err != nil {
-				return fmt.Errorf("%s does not come into the group: %w", agents[i].Handle, err)
-			}
+	err = h.OnConnections(ctx, seaters, len(agents), func(c *Caller, i int) error {
+		joined, err := g.Join(c.Conn, h.Deployment, agents[i])
+		if err == nil && joined.Status != api.Joined {
+			err = Wrong("an open group that seats nobody")
+		}
+		if err != nil {
+			return fmt.Errorf("%s does not come into the group: %w", agents[i].Handle, err)
 		}
 		return nil
 	})

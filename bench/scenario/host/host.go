@@ -275,15 +275,22 @@ func (h *Host) SettleUnmeasured() error {
 	return nil
 }
 
-// OnConnections runs a task that is not measured, over its own connections.
-func (h *Host) OnConnections(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
+// OnConnections runs task for 0 to n-1 over connections of its own and stops at the first error.
+// It is not measured.
+func (h *Host) OnConnections(ctx context.Context, connections, n int, task func(c *Caller, i int) error) error {
+	connections = min(connections, n)
 	return Concurrently(ctx, connections, connections, func(ctx context.Context, worker int) error {
-		conn, err := wire.DialHTTP(ctx, h.endpoint.Address)
+		c, err := h.Caller(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = conn.Close() }()
-		return task(conn, worker, connections)
+		defer func() { _ = c.Close() }()
+		for i := worker; i < n && ctx.Err() == nil; i += connections {
+			if err := task(c, i); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
 	})
 }
 

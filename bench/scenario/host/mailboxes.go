@@ -110,21 +110,19 @@ func ReadSample(ctx context.Context, h *Host) (*result.Verification, error) {
 	}
 	entries := h.Log.Entries
 	var found, missing, altered atomic.Int64
-	err := h.OnConnections(ctx, VerifyReaders, func(conn *wire.HTTP, reader, readers int) error {
-		for i := reader; i < len(entries); i += readers {
-			kept, err := h.lookUp(conn, entries[i])
-			switch {
-			case err != nil:
-				return err
-			case kept == nil:
-				missing.Add(1)
-			case *kept:
-				found.Add(1)
-			default:
-				altered.Add(1)
-			}
+	err := h.OnConnections(ctx, VerifyReaders, len(entries), func(c *Caller, i int) error {
+		kept, err := h.lookUp(c.Conn, entries[i])
+		switch {
+		case err != nil:
+			return err
+		case kept == nil:
+			missing.Add(1)
+		case *kept:
+			found.Add(1)
+		default:
+			altered.Add(1)
 		}
-		return ctx.Err()
+		return nil
 	})
 	return &result.Verification{
 		Acknowledged: int64(len(entries)), SampleOf: h.Log.Count,
