@@ -31,7 +31,6 @@ type runCmd struct {
 	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox."`
 	InTurn   bool     `help:"With --nodes: haproxy gives each connection to the next node that is ready, not to the one that leads."`
 	Single   bool     `name:"beside-single" help:"With --nodes: measure a single server behind the same haproxy too, the two in turn."`
-	Kills    int      `default:"10" help:"How often failover kills the leader."`
 	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
 	Dir      string   `placeholder:"DIR" help:"Where the bench's own server and peers write; its disk is probed. Default: the system's temporary directory."`
 
@@ -41,23 +40,7 @@ type runCmd struct {
 	Warmup   time.Duration `default:"1s" help:"What goes before it, at the same pace."`
 	Repeats  int           `default:"3" help:"Runs of each case, all targets in turn."`
 
-	Payload       int    `default:"1024" help:"Characters of encrypted_payload."`
-	Agents        int    `default:"1000" help:"Recipients."`
-	Senders       int    `default:"1" help:"Senders to them."`
-	Streams       int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
-	Connections   int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
-	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to, and agents of the organization that erase erases."`
-	Electors      int    `default:"10000" help:"Members of the group in which hotgroup votes."`
-	Messages      int    `default:"1000000" help:"Messages of the agent that poll asks about, and of the organization that erase erases."`
-	Hooks         int    `default:"1000" help:"Webhooks of webhook."`
-	Cards         int    `default:"100000" help:"Cards of directory."`
-	Subscriptions int    `default:"5000" help:"Streams of tasks that a2a opens; the limit of open files bounds them."`
-	Seed          uint64 `default:"1" help:"Makes choices and payloads repeatable."`
-
-	Grow   int64         `placeholder:"N" help:"Largest size of grow-agents and grow-messages; default: 100000 agents, 1000000 messages. Each earlier size is a tenth of the next."`
-	Active int           `default:"10000" help:"Agents that send and receive while grow-agents measures memory."`
-	Rest   time.Duration `help:"How long grow-agents waits at the largest size, so that agents that are not active may leave memory."`
-	Pages  int           `default:"10000" help:"How deep the inbox page is that grow-messages compares with the first, if there are as many."`
+	host.Params `embed:""`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
 	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
@@ -149,11 +132,7 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 	return bench.Config{
 		Targets: config.Targets, Cases: cases, Nodes: c.Nodes,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration,
-		Params: host.Params{
-			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Streams: c.Streams, Connections: c.Connections,
-			Members: c.Members, Electors: c.Electors, Messages: c.Messages, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
-			Grow: c.Grow, Active: c.Active, Rest: c.Rest, Pages: c.Pages, Kills: c.Kills,
-		},
+		Params: c.Params,
 		Verify: c.Verify, Own: own,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err), Command: os.Args,
 	}, remove, nil

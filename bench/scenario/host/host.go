@@ -18,45 +18,36 @@ import (
 	"parley/bench/wire"
 )
 
-// Params are the parameters of the scenarios.
+// Params are the parameters of the scenarios. Those with a help text are flags of the command.
 type Params struct {
-	// Seed makes the payloads and choices of this bench repeatable and different from
-	// those of others.
-	Seed uint64
-	// Payload is the length of encrypted_payload.
-	Payload int
-	// Agents is the number of recipients, Senders the number of agents that send to
-	// them.
-	Agents, Senders int
-	// Streams is how many streams Stream opens, Connections how many connections Overload
-	// opens, Subscriptions how many streams of tasks A2A opens.
-	Streams, Connections, Subscriptions int
-	// Members is how many agents get a copy of each broadcast of Fanout, and how many the
-	// organization of Erase has. Electors is how many may vote in HotGroup.
-	Members, Electors int
-	// Messages is how many messages the agent of Poll has, and the organization of Erase.
-	// Hooks is how many agents have a webhook in Webhook, Cards how many cards Directory
-	// publishes.
-	Messages, Hooks, Cards int
-	// Grow is the largest size of GrowAgents and GrowMessages. Active is how many agents send
-	// and receive while the memory of agents is measured, and Rest the wait before that at the
-	// largest size, so that idle agents can leave memory. Pages is the depth of the page that
-	// is compared with the first.
-	Grow          int64
-	Active, Pages int
-	Rest          time.Duration
-	// Kills is how often Failover kills the leader.
-	Kills int
+	Payload       int    `default:"1024" help:"Characters of encrypted_payload."`
+	Agents        int    `default:"1000" help:"Recipients."`
+	Senders       int    `default:"1" help:"Senders to them."`
+	Streams       int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
+	Connections   int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
+	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to, and agents of the organization that erase erases."`
+	Electors      int    `default:"10000" help:"Members of the group in which hotgroup votes."`
+	Messages      int    `default:"1000000" help:"Messages of the agent that poll asks about, and of the organization that erase erases."`
+	Hooks         int    `default:"1000" help:"Webhooks of webhook."`
+	Cards         int    `default:"100000" help:"Cards of directory."`
+	Subscriptions int    `default:"5000" help:"Streams of tasks that a2a opens; the limit of open files bounds them."`
+	Kills         int    `default:"10" help:"How often failover kills the leader."`
+	Seed          uint64 `default:"1" help:"Makes choices and payloads repeatable, and different from those of other runs."`
+
+	Grow   int64         `placeholder:"N" help:"Largest size of grow-agents and grow-messages; default: 100000 agents, 1000000 messages. Each earlier size is a tenth of the next."`
+	Active int           `default:"10000" help:"Agents that send and receive while grow-agents measures memory."`
+	Rest   time.Duration `help:"How long grow-agents waits at the largest size, so that agents that are not active may leave memory."`
+	Pages  int           `default:"10000" help:"How deep the inbox page is that grow-messages compares with the first, if there are as many."`
+
 	// Tier is the trust tier that the operator sets for the organizations of the bench;
 	// 0 leaves it unchanged.
-	Tier int
-	// Keep records all acknowledged messages, for Verify.
-	Keep bool
-	// Sample keeps one of this many acknowledged messages instead; 0
+	Tier int `kong:"-"`
+	// Keep records all acknowledged messages, for Verify. Sample keeps one of this many instead; 0
 	// keeps none.
-	Sample int
+	Keep   bool `kong:"-"`
+	Sample int  `kong:"-"`
 	// Note is called before long steps, such as the filling of inboxes; it may be nil.
-	Note func(string)
+	Note func(string) `kong:"-"`
 }
 
 // KeepEvery returns how many acknowledged messages there are per message that is kept.
