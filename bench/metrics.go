@@ -1,16 +1,13 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"parley/bench/scenario/host"
 	"parley/bench/target"
 )
 
@@ -32,33 +29,19 @@ const metricsAge = 200 * time.Millisecond
 // adminNumbers returns the sum of the numbers that follow the names at the beginning of lines of
 // a page.
 func adminNumbers(ctx context.Context, endpoint target.Endpoint, page string, names ...string) (sum float64, err error) {
-	if endpoint.Admin == "" {
-		return 0, errors.New("the operator's address is not known")
-	}
-	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+endpoint.Admin+page, nil)
+	text, err := host.Operator(ctx, endpoint, "GET", page, nil)
 	if err != nil {
 		return 0, err
-	}
-	request.Header.Set("Authorization", "Bearer "+endpoint.AdminToken)
-	c := http.Client{Timeout: 30 * time.Second}
-	answer, err := c.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	if answer.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s: %s", page, answer.Status)
 	}
 	missing := len(names)
-	lines := bufio.NewScanner(io.LimitReader(answer.Body, 64<<20))
-	for lines.Scan() {
+	for line := range strings.Lines(string(text)) {
 		for _, name := range names {
-			text, found := strings.CutPrefix(lines.Text(), name)
+			number, found := strings.CutPrefix(line, name)
 			if !found {
 				continue
 			}
-			text, _, _ = strings.Cut(text, " ")
-			n, err := strconv.ParseFloat(text, 64)
+			number, _, _ = strings.Cut(number, " ")
+			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 			if err != nil {
 				return 0, err
 			}
@@ -69,5 +52,5 @@ func adminNumbers(ctx context.Context, endpoint target.Endpoint, page string, na
 	if missing > 0 {
 		return 0, fmt.Errorf("%s does not say all of %q", page, names)
 	}
-	return sum, lines.Err()
+	return sum, nil
 }

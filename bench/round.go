@@ -23,8 +23,10 @@ const sparedFiles = 512
 type round struct {
 	*runner
 	side *side
-	task report.Task
 	run  *result.Run
+	plan load.Plan
+	// runsOfCase is how often the case is run.
+	runsOfCase int
 	// watch is nil until Begin, meter until Meter.
 	watch *watch
 	meter *meter
@@ -44,8 +46,11 @@ func (r *round) pids() []int {
 // Begin implements scenario.Bench.
 func (r *round) Begin(ctx context.Context) load.Watch {
 	r.settle(ctx)
-	r.task.Clients = r.run.Clients
-	r.Live.Begin(r.task)
+	title := fmt.Sprintf("[%d/%d] %s, %s", r.number, r.of, r.run.Target, report.CaseOf(*r.run))
+	if r.runsOfCase > 1 {
+		title += fmt.Sprintf(", repeat %d of %d", r.run.Repeat, r.runsOfCase)
+	}
+	r.Live.Begin(title, r.plan.WarmUp, r.plan.Duration)
 	r.watch = newWatch(r.Live, r.pids())
 	return r.watch
 }

@@ -185,9 +185,13 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 	}
 	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Share: c.Share, Window: c.Window.Seconds(), Size: c.Size, Repeat: repeat}
 	r.number++
-	measured, err := r.measure(ctx, s, &run, report.Task{
-		Repeat: repeat, Repeats: r.repeats(c), Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
-	})
+	duration := cmp.Or(c.Window, r.Duration)
+	measured, err := r.measure(ctx, &round{runner: r, side: s, run: &run, runsOfCase: r.repeats(c), plan: load.Plan{
+		Clients: run.Clients, Rate: run.Rate, WarmUp: r.WarmUp, Duration: duration,
+		// A target that cannot keep up gets the same time once more. Arrivals still due
+		// after that are counted as never sent.
+		Overtime: duration,
+	}})
 	if measured {
 		if err != nil {
 			run.Invalid = "broken off: " + err.Error()
@@ -199,24 +203,13 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 }
 
 // measure performs a run of a scenario, and reports whether there is something measured.
-func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
-	task.Target, task.Scenario, task.Rate = run.Target, run.Scenario, run.Rate
-	around := &round{runner: r, side: s, task: task, run: run}
-	if run.Size > 0 {
-		task.Scenario += fmt.Sprintf(" to %d", run.Size)
-		around.task = task
-	}
+func (r *runner) measure(ctx context.Context, around *round) (measured bool, err error) {
+	s, run := around.side, around.run
 	elected, err := termOf(ctx, s.target)
 	if err != nil {
 		return false, err
 	}
-	plan := load.Plan{
-		Clients: run.Clients, Rate: run.Rate, WarmUp: r.WarmUp, Duration: task.Duration,
-		// A target that cannot keep up gets the same time once more. Arrivals still due
-		// after that are counted as never sent.
-		Overtime: task.Duration,
-	}
-	one := &host.Round{Plan: plan, Result: run, Bench: around}
+	one := &host.Round{Plan: around.plan, Result: run, Bench: around}
 	err = s.host.Scenario(run.Scenario).Run(ctx, one)
 	w := around.watch
 	if err == nil && run.Window > 0 {

@@ -19,6 +19,11 @@ type Case struct {
 	Size   int64
 }
 
+// CaseOf returns the case that a run belongs to.
+func CaseOf(run result.Run) Case {
+	return Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Window: run.Window, Size: run.Size}
+}
+
 // String returns the name of the case, as headings show it.
 func (c Case) String() string {
 	loop := "closed loop"
@@ -100,7 +105,7 @@ func byCase(r *result.Report) []caseGroups {
 	var scenarios []string
 	runs := map[Case][]result.Run{}
 	for _, run := range r.Runs {
-		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Window: run.Window, Size: run.Size}
+		c := CaseOf(run)
 		if !slices.Contains(scenarios, c.Scenario) {
 			scenarios = append(scenarios, c.Scenario)
 		}

@@ -12,22 +12,6 @@ import (
 	"parley/bench/result"
 )
 
-// Task describes the run that is about to start.
-type Task struct {
-	Target   string
-	Scenario string
-	// Clients and Rate are as in result.Run; a Rate of 0 is a closed loop.
-	Clients int
-	Rate    float64
-	// Repeat is the number of this repeat of Repeats, counted from 1.
-	Repeat, Repeats int
-	// Number is the position of this run among the Of runs of the whole bench, counted
-	// from 1. It is not shown if Of is 0.
-	Number, Of int
-	// WarmUp precedes Duration; both are as planned.
-	WarmUp, Duration time.Duration
-}
-
 // progressEvery is the pause between lines about a run in progress.
 const progressEvery = 10 * time.Second
 
@@ -38,7 +22,7 @@ type Live struct {
 	mu  sync.Mutex
 	out io.Writer
 
-	task     Task
+	title    string
 	failures int64
 	reported time.Duration
 }
@@ -46,13 +30,16 @@ type Live struct {
 // NewLive returns a view that writes to out.
 func NewLive(out io.Writer) *Live { return &Live{out: out} }
 
-// Begin shows that a run starts.
-func (l *Live) Begin(t Task) {
+// Begin shows that a run starts. The title is shown with all that follows about it.
+func (l *Live) Begin(title string, warmUp, duration time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.task = t
-	l.failures, l.reported = 0, 0
-	l.print(taskTitle(t) + ": started, " + plannedTime(t))
+	l.title, l.failures, l.reported = title, 0, 0
+	planned := seconds(duration)
+	if warmUp > 0 {
+		planned = seconds(warmUp) + " of warm-up and " + planned
+	}
+	l.print(title + ": started, " + planned)
 }
 
 // Tick tells what happened in the second that just ended. elapsed is the time since the
@@ -65,14 +52,14 @@ func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 		return
 	}
 	l.reported = elapsed.Truncate(progressEvery)
-	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", taskTitle(l.task), seconds(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
+	l.print(fmt.Sprintf("%s: %s, %s op/s, failures %s", l.title, seconds(elapsed), whole(float64(s.Operations)), whole(float64(l.failures))))
 }
 
 // End shows the result of the run.
 func (l *Live) End(r result.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.print(taskTitle(l.task) + ": " + outcome(r))
+	l.print(l.title + ": " + outcome(r))
 }
 
 // Note writes one line, such as what happens between runs.
@@ -83,26 +70,6 @@ func (l *Live) Note(text string) {
 }
 
 func (l *Live) print(line string) { _, _ = io.WriteString(l.out, printable(line)+"\n") }
-
-func taskTitle(t Task) string {
-	var b strings.Builder
-	if t.Of > 0 {
-		fmt.Fprintf(&b, "[%d/%d] ", t.Number, t.Of)
-	}
-	c := Case{Scenario: t.Scenario, Clients: t.Clients, Rate: t.Rate}
-	fmt.Fprintf(&b, "%s, %s", t.Target, c)
-	if t.Repeats > 1 {
-		fmt.Fprintf(&b, ", repeat %d of %d", t.Repeat, t.Repeats)
-	}
-	return b.String()
-}
-
-func plannedTime(t Task) string {
-	if t.WarmUp == 0 {
-		return seconds(t.Duration)
-	}
-	return seconds(t.WarmUp) + " of warm-up and " + seconds(t.Duration)
-}
 
 func outcome(r result.Run) string {
 	line := fmt.Sprintf("%s op/s, p50 %s ms, p99 %s ms, failures %s, CPU %s µs per operation",

@@ -9,13 +9,11 @@ import (
 	"parley/bench/result"
 )
 
-var watched = Task{
-	Target: "parley\x1b[2J", Scenario: "send", Clients: 64, Repeat: 2, Repeats: 3, Number: 4, Of: 12,
-	WarmUp: 2 * time.Second, Duration: 28 * time.Second,
-}
+// watched is the title of a run.
+const watched = "[4/12] parley\x1b[2J, send, 64 clients, closed loop, repeat 2 of 3"
 
 func watch(l *Live, until int) {
-	l.Begin(watched)
+	l.Begin(watched, 2*time.Second, 28*time.Second)
 	for i := 1; i <= until; i++ {
 		l.Tick(time.Duration(i)*time.Second+3*time.Millisecond, result.Second{Operations: int64(1000 * i), Failures: 1})
 	}
@@ -47,7 +45,7 @@ func TestLiveSpeaksEachTenSeconds(t *testing.T) {
 func TestLiveSaysWhyARunIsInvalid(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b)
-	l.Begin(watched)
+	l.Begin(watched, 2*time.Second, 28*time.Second)
 	l.End(result.Run{Invalid: "neighbours"})
 	if want := "INVALID: neighbours\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())

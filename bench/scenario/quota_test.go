@@ -102,7 +102,7 @@ func TestTiersNeedTheOperator(t *testing.T) {
 	_, endpoint := newFake(t, sound)
 	endpoint.Admin = ""
 	params := host.Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
-	if _, err := NewSet(t.Context(), "fake", endpoint, params); err == nil || !strings.Contains(err.Error(), "the operator's endpoint is not known") {
+	if _, err := NewSet(t.Context(), "fake", endpoint, params); err == nil || !strings.Contains(err.Error(), "the operator's address is not known") {
 		t.Errorf("an organization is raised without the operator: %v", err)
 	}
 }

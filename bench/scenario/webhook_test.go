@@ -356,7 +356,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 				t.Fatal(err)
 			}
 			// A number of operations and not a time, so that there are deliveries.
-			if err := perform(t.Context(), dial, 8, 12); err != nil {
+			if err := perform(t.Context(), dial, 8, 24); err != nil {
 				t.Fatal(err)
 			}
 			h.Settle(&result.Run{})

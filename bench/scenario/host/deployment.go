@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -173,19 +174,25 @@ func (w *Deployment) close() {
 
 func (w *Deployment) MessageType(name string) string { return w.Brand + ".v1." + name }
 
-// promote makes the operator set the trust tier of an organization.
-func promote(ctx context.Context, endpoint target.Endpoint, o *Org, tier int) error {
-	slug := o.Credentials.OrgSlug
+// Operator makes a request as the operator and returns the body of the answer, which must have
+// status 200.
+func Operator(ctx context.Context, endpoint target.Endpoint, method, path string, body []byte) ([]byte, error) {
 	if endpoint.Admin == "" {
-		return fmt.Errorf("organization %s stays in its trust tier: the operator's endpoint is not known", slug)
+		return nil, errors.New("the operator's address is not known")
 	}
 	conn, err := wire.DialHTTP(ctx, endpoint.Admin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
+	return Call(conn, 200, method, path, endpoint.AdminToken, nil, body)
+}
+
+// promote makes the operator set the trust tier of an organization.
+func promote(ctx context.Context, endpoint target.Endpoint, o *Org, tier int) error {
+	slug := o.Credentials.OrgSlug
 	order := fmt.Appendf(nil, `{"tier":%d}`, tier)
-	if _, err = Call(conn, http.StatusOK, "POST", "/orgs/"+url.PathEscape(slug)+"/tier", endpoint.AdminToken, nil, order); err != nil {
+	if _, err := Operator(ctx, endpoint, "POST", "/orgs/"+url.PathEscape(slug)+"/tier", order); err != nil {
 		return fmt.Errorf("organization %s cannot be raised to trust tier %d: %w", slug, tier, err)
 	}
 	return nil
