@@ -25,7 +25,7 @@ type Client interface {
 	// usable. Any other error breaks the connection, which is closed and dialled again.
 	// An operation in progress should end when ctx does; if it does not, Close ends it.
 	// Do bounds its own waiting: a run waits for every answer.
-	Do(ctx context.Context, n int, laps *Laps) error
+	Do(ctx context.Context, n int, parts *Parts) error
 	// A Client with a method Ended() bool is closed and dialled again before its next operation
 	// once that returns true.
 	//
@@ -100,8 +100,8 @@ type Measurement struct {
 	// Latency is measured from the intended start, Service from the actual start. They
 	// include failures only if these are NeverSent.
 	Latency, Service *Histogram
-	// Laps holds the parts that clients noted.
-	Laps map[string]*Histogram
+	// Parts holds the parts that clients noted.
+	Parts map[string]*Histogram
 }
 
 // PerSecond returns the actual throughput in operations per second.
@@ -112,7 +112,7 @@ func (m *Measurement) PerSecond() float64 {
 	return float64(m.Operations) / m.Seconds
 }
 
-// Add adds another window of the same kind, except its Laps. The zero Measurement is the sum of
+// Add adds another window of the same kind, except its Parts. The zero Measurement is the sum of
 // none.
 func (m *Measurement) Add(other *Measurement) {
 	if m.Reasons == nil {
@@ -135,15 +135,15 @@ func (m *Measurement) Fill(run *result.Run) {
 	run.PerSecond = m.PerSecond()
 	run.Failures = m.Failures
 	run.Reasons = m.Reasons
-	run.Laps = nil
+	run.Parts = nil
 	if m.Latency != nil {
 		run.Latency, run.Service = m.Latency.Latency(), m.Service.Latency()
 	}
-	for name, lap := range m.Laps {
-		if run.Laps == nil {
-			run.Laps = make(map[string]result.Latency, len(m.Laps))
+	for name, part := range m.Parts {
+		if run.Parts == nil {
+			run.Parts = make(map[string]result.Latency, len(m.Parts))
 		}
-		run.Laps[name] = lap.Latency()
+		run.Parts[name] = part.Latency()
 	}
 }
 

@@ -23,8 +23,8 @@ type server struct {
 	from, until time.Time
 	// answer, if set, returns the result of operation n of a worker.
 	answer func(worker, n int) error
-	// note, if set, may use the laps.
-	note func(laps *Laps)
+	// note, if set, may use the parts.
+	note func(parts *Parts)
 
 	lock          sync.Mutex
 	dials, closes int
@@ -43,7 +43,7 @@ type client struct {
 	worker int
 }
 
-func (c *client) Do(_ context.Context, n int, laps *Laps) error {
+func (c *client) Do(_ context.Context, n int, parts *Parts) error {
 	s := c.server
 	if s.slots != nil {
 		s.slots <- struct{}{}
@@ -60,7 +60,7 @@ func (c *client) Do(_ context.Context, n int, laps *Laps) error {
 	s.seen[c.worker] = append(s.seen[c.worker], n)
 	s.lock.Unlock()
 	if s.note != nil {
-		s.note(laps)
+		s.note(parts)
 	}
 	if s.answer != nil {
 		return s.answer(c.worker, n)
@@ -312,8 +312,8 @@ func TestFailedFirstDialClosesTheOthers(t *testing.T) {
 // deaf is a client that only Close can end.
 type deaf struct{ closed chan struct{} }
 
-func (d deaf) Do(context.Context, int, *Laps) error { <-d.closed; return errors.New("closed") }
-func (d deaf) Close() error                         { close(d.closed); return nil }
+func (d deaf) Do(context.Context, int, *Parts) error { <-d.closed; return errors.New("closed") }
+func (d deaf) Close() error                          { close(d.closed); return nil }
 
 func TestCancelEndsAtOnce(t *testing.T) {
 	clients := map[string]func() Client{
@@ -362,10 +362,10 @@ func (d *recorder) Tick(second result.Second) {
 	d.ticks = append(d.ticks, second)
 }
 
-func TestWatchSeesTheWindowAndLapsItsParts(t *testing.T) {
+func TestWatchSeesTheWindowAndPartsOfOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{service: 2 * time.Millisecond}
-		s.note = func(laps *Laps) { laps.Note("half", time.Since(laps.Intended())/2) }
+		s.note = func(parts *Parts) { parts.Note("half", time.Since(parts.Intended())/2) }
 		d := &recorder{start: time.Now()}
 		plan := Plan{Clients: 5, Rate: 500, WarmUp: time.Second, Duration: 2500 * time.Millisecond}
 		m := mustRun(t, plan, s.dial, d)
@@ -378,14 +378,14 @@ func TestWatchSeesTheWindowAndLapsItsParts(t *testing.T) {
 				t.Errorf("%q, want %q", d.calls[i], want[i])
 			}
 		}
-		half := m.Laps["half"]
+		half := m.Parts["half"]
 		if half == nil || half.Count() != 1250 || half.Quantile(50) != time.Millisecond {
-			t.Errorf("lap %+v", half)
+			t.Errorf("part %+v", half)
 		}
 		var run result.Run
 		run.Target = "kept"
 		m.Fill(&run)
-		if run.Target != "kept" || run.Operations != 1250 || run.Laps["half"].P50 != 1 || run.PerSecond != 500 {
+		if run.Target != "kept" || run.Operations != 1250 || run.Parts["half"].P50 != 1 || run.PerSecond != 500 {
 			t.Errorf("%+v", run)
 		}
 	})
@@ -435,7 +435,7 @@ type unsteady struct {
 	always bool
 }
 
-func (u unsteady) Do(context.Context, int, *Laps) error {
+func (u unsteady) Do(context.Context, int, *Parts) error {
 	if u.done.Add(1)%3 == 0 || u.always {
 		return Refused{Reason: "busy"}
 	}
@@ -480,9 +480,9 @@ func TestSkipBusySendsNothingLate(t *testing.T) {
 // endsEach is a client whose connection ends with each answer.
 type endsEach struct{ ended bool }
 
-func (c *endsEach) Do(context.Context, int, *Laps) error { c.ended = true; return nil }
-func (c *endsEach) Ended() bool                          { return c.ended }
-func (c *endsEach) Close() error                         { return nil }
+func (c *endsEach) Do(context.Context, int, *Parts) error { c.ended = true; return nil }
+func (c *endsEach) Ended() bool                           { return c.ended }
+func (c *endsEach) Close() error                          { return nil }
 
 // TestEndedConnectionsAreDialledAgain: no operation fails for them.
 func TestEndedConnectionsAreDialledAgain(t *testing.T) {

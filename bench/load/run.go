@@ -168,7 +168,7 @@ func (r *run) sum() *Measurement {
 	m := &Measurement{
 		Reasons: make(map[string]int64),
 		Latency: NewHistogram(), Service: NewHistogram(),
-		Laps: make(map[string]*Histogram),
+		Parts: make(map[string]*Histogram),
 	}
 	last := r.begin.Add(min(time.Since(r.begin), r.plan.Duration))
 	for _, w := range r.workers {
@@ -185,10 +185,10 @@ func (r *run) sum() *Measurement {
 		m.Latency.Merge(d.latency)
 		m.Service.Merge(d.service)
 		for name, part := range d.parts {
-			if m.Laps[name] == nil {
-				m.Laps[name] = NewHistogram()
+			if m.Parts[name] == nil {
+				m.Parts[name] = NewHistogram()
 			}
-			m.Laps[name].Merge(part)
+			m.Parts[name].Merge(part)
 		}
 	}
 	m.Seconds = last.Sub(r.begin).Seconds()

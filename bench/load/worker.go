@@ -34,8 +34,8 @@ type worker struct {
 	index      int
 	connection connection
 	// tick is the number of the next arrival in an open loop.
-	tick float64
-	laps Laps
+	tick  float64
+	parts Parts
 
 	operations, failures int64
 	reasons              map[string]int64
@@ -52,7 +52,7 @@ type worker struct {
 func newWorker(r *run, index int) *worker {
 	w := &worker{
 		run: r, index: index,
-		laps:    Laps{into: r.shared[index%len(r.shared)]},
+		parts:   Parts{into: r.shared[index%len(r.shared)]},
 		reasons: make(map[string]int64),
 	}
 	if r.plan.Rate > 0 {
@@ -74,12 +74,12 @@ func (w *worker) work() error {
 				return err
 			}
 		}
-		w.laps.intended, w.laps.measured = due, !due.Before(w.run.begin)
-		err := w.connection.client.Do(w.run.ctx, n, &w.laps)
+		w.parts.intended, w.parts.measured = due, !due.Before(w.run.begin)
+		err := w.connection.client.Do(w.run.ctx, n, &w.parts)
 		answered := time.Now()
 		if err == nil {
 			w.breaks, w.owes = 0, false
-			if w.laps.measured {
+			if w.parts.measured {
 				w.succeed(due, sent, answered)
 			}
 			continue
@@ -88,7 +88,7 @@ func (w *worker) work() error {
 			return nil
 		}
 		refused, isRefused := asRefused(err)
-		if w.laps.measured {
+		if w.parts.measured {
 			reason := refused.Reason
 			if !isRefused {
 				reason = firstWords(err)
@@ -166,7 +166,7 @@ func (w *worker) sleep(due, now time.Time) bool {
 func (w *worker) succeed(due, sent, answered time.Time) {
 	w.operations++
 	w.last = answered
-	w.laps.into.operation(due, sent, answered)
+	w.parts.into.operation(due, sent, answered)
 	w.run.meter.operations.Add(1)
 }
 
@@ -188,7 +188,7 @@ func (w *worker) giveUp(due, now time.Time) {
 			continue
 		}
 		w.fail(NeverSent, now)
-		w.laps.into.neverSent(now.Sub(due))
+		w.parts.into.neverSent(now.Sub(due))
 	}
 }
 

@@ -182,10 +182,10 @@ func service(of func(result.Latency) float64) measure {
 	return func(r result.Run) (float64, bool) { return of(r.Service), r.Service.Count > 0 }
 }
 
-// lap measures a part of an operation.
-func lap(name string, of func(result.Latency) float64) measure {
+// partOf measures a part of an operation.
+func partOf(name string, of func(result.Latency) float64) measure {
 	return func(r result.Run) (float64, bool) {
-		l, there := r.Laps[name]
+		l, there := r.Parts[name]
 		return of(l), there && l.Count > 0
 	}
 }

@@ -14,7 +14,7 @@ func withFigures(scenario string, figures map[string]float64) result.Run {
 }
 
 func webhooked(news, drained float64) result.Run {
-	return withFigures("webhook", map[string]float64{"hooked_of_bare": 0.9, "webhook_deliveries_per_second": news, "drain_per_second": drained, "beside_hanging_p99_ms": 200})
+	return withFigures("webhook", map[string]float64{"with_of_without_webhook": 0.9, "webhook_deliveries_per_second": news, "drain_per_second": drained, "beside_hanging_p99_ms": 200})
 }
 
 func TestGoalsOfDelivery(t *testing.T) {
@@ -53,8 +53,8 @@ func TestGoalsOfDirectory(t *testing.T) {
 	searched := func(cards float64, clients int) result.Run {
 		r := run("parley", "directory", clients, 0, 1, 500, 5)
 		r.Figures = map[string]float64{"cards": cards}
-		r.Laps = map[string]result.Latency{
-			"words": {Count: 9, P50: 5, P99: 31}, "meaning": {Count: 9, P50: 19}, "filters": {Count: 9, P50: 6}, lapFound: {Count: 9, P99: 20, Max: 1000},
+		r.Parts = map[string]result.Latency{
+			"words": {Count: 9, P50: 5, P99: 31}, "meaning": {Count: 9, P50: 19}, "filters": {Count: 9, P50: 6}, partFound: {Count: 9, P99: 20, Max: 1000},
 		}
 		return r
 	}

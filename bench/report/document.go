@@ -51,7 +51,7 @@ func parts(r *result.Report) []part {
 		all = append(
 			all,
 			part{level: 3, heading: c.String(), table: runTable(c)},
-			part{level: 4, heading: "Parts of an operation", table: lapTable(c)},
+			part{level: 4, heading: "Parts of an operation", table: partsTable(c)},
 			part{level: 4, heading: "Further figures", table: figureTable(c)},
 			part{level: 4, heading: "Processor, in cores, and memory", table: costTable(c)},
 			part{notes: notes(c)},

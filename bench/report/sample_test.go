@@ -91,7 +91,7 @@ func sample() *result.Report {
 			one.Invalid = "its <disk> was | full"
 		}
 		if one.Scenario == "reply" && one.Target == "parley" {
-			one.Laps = map[string]result.Latency{"delivery": distributionOf(one.Operations, 2)}
+			one.Parts = map[string]result.Latency{"delivery": distributionOf(one.Operations, 2)}
 			one.Figures = map[string]float64{"bytes_per_stream": 3900 + float64(one.Repeat)}
 		}
 		if one.Target == "floor" && one.Rate == 4000 {

@@ -134,9 +134,9 @@ func shortfalls(c caseGroups) []string {
 	return out
 }
 
-// lapTable shows latencies besides the main one: the time from the actual sending in an
+// partsTable shows latencies besides the main one: the time from the actual sending in an
 // open loop, and the parts that a scenario names.
-func lapTable(c caseGroups) table {
+func partsTable(c caseGroups) table {
 	t := table{head: []string{"Target", "Part", "p50, ms", "p99, ms", "p99.9, ms", "Greatest, ms"}, left: 2}
 	for _, g := range c.groups {
 		add := func(name string, of func(part func(result.Latency) float64) measure) {
@@ -149,8 +149,8 @@ func lapTable(c caseGroups) table {
 		if c.Rate > 0 {
 			add("from the real sending", service)
 		}
-		for _, name := range names(g, func(r result.Run) map[string]result.Latency { return r.Laps }) {
-			add(name, func(part func(result.Latency) float64) measure { return lap(name, part) })
+		for _, name := range names(g, func(r result.Run) map[string]result.Latency { return r.Parts }) {
+			add(name, func(part func(result.Latency) float64) measure { return partOf(name, part) })
 		}
 	}
 	return t

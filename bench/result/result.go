@@ -82,9 +82,9 @@ type Run struct {
 	// it was actually sent. In a closed loop they are the same.
 	Latency Latency `json:"latency"`
 	Service Latency `json:"service"`
-	// Laps are latencies of parts of an operation that a scenario names, such as
+	// Parts are latencies of parts of an operation that a scenario names, such as
 	// "delivery", from the intended start.
-	Laps map[string]Latency `json:"laps,omitempty"`
+	Parts map[string]Latency `json:"parts,omitempty"`
 	// Figures are single numbers that a scenario names with their unit, such as
 	// "bytes_per_stream" or "last_ms".
 	Figures map[string]float64 `json:"figures,omitempty"`

@@ -142,8 +142,8 @@ func TestA2A(t *testing.T) {
 		}
 	}
 	subscribed := int64(run.Figures[a2a.FigureSubscriptions])
-	if run.Laps[a2a.LapA2A].Count != run.Operations || run.Laps[a2a.LapSync].Count == 0 || subscribed != 3*a2a.TasksPerAgent-1 || run.Laps[a2a.LapEnd].Count != subscribed {
-		t.Errorf("laps of %d operations and %d subscriptions: %v", run.Operations, subscribed, run.Laps)
+	if run.Parts[a2a.PartA2A].Count != run.Operations || run.Parts[a2a.PartSync].Count == 0 || subscribed != 3*a2a.TasksPerAgent-1 || run.Parts[a2a.PartEnd].Count != subscribed {
+		t.Errorf("parts of %d operations and %d subscriptions: %v", run.Operations, subscribed, run.Parts)
 	}
 }
 

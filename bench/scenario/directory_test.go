@@ -273,7 +273,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	if err := d.PublishAll(t.Context(), blindMeter{}); err != nil {
 		return err
 	}
-	laps, tally, figures := load.NewLaps(), &directory.SearchTally{}, map[string]float64{}
+	parts, tally, figures := load.NewParts(), &directory.SearchTally{}, map[string]float64{}
 	s, err := d.Searcher(t.Context(), 0, 1, tally)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	}
 	for _, try := range []struct {
 		times int
-		do    func(*load.Laps) error
+		do    func(*load.Parts) error
 	}{
 		{texts, s.Text},
 		{needs, s.Semantic},
@@ -300,10 +300,10 @@ func tryDirectory(t *testing.T, f fault) error {
 		{1, s.Browse},
 		{2 * directory.JudgedLeast, s.Second},
 		{2, s.Detail},
-		{2, func(laps *load.Laps) error { return s.Stream(t.Context(), laps) }},
+		{2, func(parts *load.Parts) error { return s.Stream(t.Context(), parts) }},
 	} {
 		for range try.times {
-			if err := try.do(laps); err != nil {
+			if err := try.do(parts); err != nil {
 				return err
 			}
 		}
@@ -320,7 +320,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	}
 	defer func() { _ = r.Close() }()
 	for range 2 * directory.MeantEvery {
-		if err := r.Do(t.Context(), 0, laps); err != nil {
+		if err := r.Do(t.Context(), 0, parts); err != nil {
 			return err
 		}
 	}
@@ -339,9 +339,9 @@ func TestSoundDirectoryPasses(t *testing.T) {
 	if err != nil || run.Failures != 0 || run.Operations == 0 {
 		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
 	}
-	for _, lap := range []string{directory.LapText, directory.LapPut, directory.LapFound, directory.LapMeant, directory.LapTextBeside} {
-		if run.Laps[lap].Count == 0 {
-			t.Errorf("%q was not measured", lap)
+	for _, part := range []string{directory.PartText, directory.PartPut, directory.PartFound, directory.PartMeant, directory.PartTextBeside} {
+		if run.Parts[part].Count == 0 {
+			t.Errorf("%q was not measured", part)
 		}
 	}
 	if f := run.Figures; f[directory.FigureCards] != fakeCards || f[directory.FigurePublished] <= 0 || f[directory.FigureVectors] <= 0 {

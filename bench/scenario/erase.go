@@ -34,8 +34,8 @@ type erase struct {
 	log    host.Log
 	next   atomic.Int64
 	// polls are the poll tokens of the first workers.
-	polls []string
-	told  *api.Erasure
+	polls   []string
+	erasure *api.Erasure
 }
 
 // errErased ends the load of others.
@@ -70,8 +70,8 @@ func (e *erase) Run(ctx context.Context, r *host.Round) error {
 			return
 		}
 		began := time.Now()
-		told, err := e.org.Client.Org.Erase(ctx, e.org.Credentials.OrgID)
-		if e.told, took = told, time.Since(began); err == nil {
+		parsed, err := e.org.Client.Org.Erase(ctx, e.org.Credentials.OrgID)
+		if e.erasure, took = parsed, time.Since(began); err == nil {
 			err = errErased
 		}
 		cancel(err)
@@ -84,10 +84,10 @@ func (e *erase) Run(ctx context.Context, r *host.Round) error {
 	}
 	during.Fill(run)
 	earlier := before.Latency.Latency()
-	run.Laps = map[string]result.Latency{"others before the erasure": earlier, "others during the erasure": run.Latency}
+	run.Parts = map[string]result.Latency{"others before the erasure": earlier, "others during the erasure": run.Latency}
 	run.Figures = map[string]float64{
 		"fill_per_second": filled.PerSecond(), "erase_seconds": took.Seconds(),
-		"agents": float64(e.told.AgentsDeleted), "messages": float64(e.told.MessagesDeleted),
+		"agents": float64(e.erasure.AgentsDeleted), "messages": float64(e.erasure.MessagesDeleted),
 	}
 	if earlier.P99 > 0 {
 		run.Figures["p99_of_before"] = run.Latency.P99 / earlier.P99
@@ -108,13 +108,13 @@ func (e *erase) others(ctx context.Context, plan load.Plan, window load.Watch) (
 	return m, err
 }
 
-// Parts of the messages of an erased organization, as numbers in their keys: between its
+// Kinds of the messages of an erased organization, as numbers in their keys: between its
 // agents, from them to workers, and from workers to them.
 const (
-	partOwn = iota
-	partSent
-	partReceived
-	erasedParts
+	kindOwn = iota
+	kindSent
+	kindReceived
+	erasedKinds
 )
 
 // register creates the organization that will be erased, with its agents.
@@ -150,14 +150,14 @@ func (e *erase) fill(ctx context.Context) (load.Dial, error) {
 		return nil, err
 	}
 	own, workers := e.agents, h.Deployment.Recipients
-	return h.ClientsInto(&e.log, func(c *host.Client, _ *load.Laps) error {
+	return h.ClientsInto(&e.log, func(c *host.Client, _ *load.Parts) error {
 		at := c.Choice.IntN(len(own))
 		from, to := own[at], workers[c.Choice.IntN(len(workers))]
-		c.Key.Part = uint8((e.next.Add(1) - 1) % erasedParts)
-		switch c.Key.Part {
-		case partOwn:
+		c.Key.Kind = uint8((e.next.Add(1) - 1) % erasedKinds)
+		switch c.Key.Kind {
+		case kindOwn:
 			to = own[(at+1+c.Choice.IntN(len(own)-1))%len(own)]
-		case partReceived:
+		case kindReceived:
 			from, to = to, from
 		}
 		_, err := c.Send(from, to, c.Key)
@@ -177,11 +177,11 @@ func (e *erase) settle(messages int64) error {
 // acknowledged messages of others only. Their messages must have been kept, see Params.Keep.
 func (e *erase) verify(ctx context.Context) error {
 	want := api.Erasure{
-		OrgID: e.org.Credentials.OrgID, ErasedAt: e.told.ErasedAt, AgentsDeleted: int64(len(e.agents)),
+		OrgID: e.org.Credentials.OrgID, ErasedAt: e.erasure.ErasedAt, AgentsDeleted: int64(len(e.agents)),
 		MessagesDeleted: e.log.Count, ConversationsDeleted: e.log.Count,
 	}
-	if *e.told != want {
-		return fmt.Errorf("the erasure counts %+v, want %+v", *e.told, want)
+	if *e.erasure != want {
+		return fmt.Errorf("the erasure counts %+v, want %+v", *e.erasure, want)
 	}
 	if err := e.verifyGone(ctx); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (e *erase) verifyGone(ctx context.Context) error {
 	reads := []read{{"/org", e.org.Token, http.StatusUnauthorized}}
 	for _, one := range e.log.Entries {
 		want := http.StatusGone
-		if one.Key.Part == partOwn { // workers never had access
+		if one.Key.Kind == kindOwn { // workers never had access
 			want = http.StatusNotFound
 		}
 		reads = append(reads, read{"/messages/" + one.ID.String(), h.Deployment.ReceivingOrg.Token, want})

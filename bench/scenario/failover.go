@@ -20,8 +20,8 @@ const (
 	killAfter = 500 * time.Millisecond
 )
 
-// lapFailover is the time from the death of the leader until a message is acknowledged.
-const lapFailover = "SIGKILL of the leader to the first 201"
+// partFailover is the time from the death of the leader until a message is acknowledged.
+const partFailover = "SIGKILL of the leader to the first 201"
 
 // errKilled ends the load after a kill.
 var errKilled = errors.New("the leader was killed and started again")
@@ -60,7 +60,7 @@ type leaderKills struct {
 
 func (k *leaderKills) fill(run *result.Run) {
 	k.load.Fill(run)
-	run.Laps = map[string]result.Latency{lapFailover: k.outages.Latency()}
+	run.Parts = map[string]result.Latency{partFailover: k.outages.Latency()}
 	run.Figures = map[string]float64{
 		"kills": float64(len(k.firsts)), "first_201_p50_ms": quantile(k.firsts, 50), "first_201_p99_ms": quantile(k.firsts, 99),
 		"first_201_max_ms": slices.Max(k.firsts), "ready_p50_ms": quantile(k.readies, 50),
@@ -177,9 +177,9 @@ type observed struct {
 }
 
 // Do implements load.Client.
-func (c observed) Do(ctx context.Context, n int, laps *load.Laps) error {
+func (c observed) Do(ctx context.Context, n int, parts *load.Parts) error {
 	sent := time.Now()
-	err := c.Client.Do(ctx, n, laps)
+	err := c.Client.Do(ctx, n, parts)
 	if err == nil {
 		c.outage.acknowledged(sent)
 	}

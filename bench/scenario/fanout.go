@@ -23,7 +23,7 @@ const (
 	besideEvery = 10 * time.Millisecond
 )
 
-// Names of the figures and laps of a run of Fanout. docs/benchmarks.md says what they mean.
+// Names of the figures and parts of a run of Fanout. docs/benchmarks.md says what they mean.
 const (
 	FigureRecipients   = "recipients"
 	FigureDeliveries   = "deliveries_per_second"
@@ -32,12 +32,12 @@ const (
 	FigureCopyLog      = "log_bytes_per_copy"
 	FigureCastOfDirect = "broadcast_of_direct_p50"
 
-	LapCastAlone   = "alone: 201 of a broadcast"
-	LapDirectAlone = "alone: 201 of a direct message"
-	LapLastAlone   = "alone: last copy"
-	LapDirectAmid  = "amid broadcasts: 201 of a direct message"
-	LapLastAmid    = "amid broadcasts: last copy"
-	LapAfterAmid   = "amid broadcasts: last copy after the 201"
+	PartCastAlone   = "alone: 201 of a broadcast"
+	PartDirectAlone = "alone: 201 of a direct message"
+	PartLastAlone   = "alone: last copy"
+	PartDirectAmid  = "amid broadcasts: 201 of a direct message"
+	PartLastAmid    = "amid broadcasts: last copy"
+	PartAfterAmid   = "amid broadcasts: last copy after the 201"
 )
 
 // fanout is Fanout.
@@ -55,7 +55,7 @@ type fanoutRun struct {
 	*fanout
 	listeners *listeners
 	run       *result.Run
-	laps      map[string]*load.Histogram
+	parts     map[string]*load.Histogram
 	// Run numbers: of broadcasts sent one at a time, of concurrent broadcasts, and of
 	// direct messages.
 	alone, concurrent, direct uint16
@@ -72,7 +72,7 @@ func (f *fanout) Run(ctx context.Context, r *host.Round) (err error) {
 	if err := h.FreshTokens(ctx); err != nil {
 		return err
 	}
-	one := &fanoutRun{fanout: f, run: r.Result, laps: map[string]*load.Histogram{}}
+	one := &fanoutRun{fanout: f, run: r.Result, parts: map[string]*load.Histogram{}}
 	if one.listeners, err = f.listen(ctx); err != nil {
 		return err
 	}
@@ -113,11 +113,11 @@ func (f *fanout) assemble(ctx context.Context) (err error) {
 	return err
 }
 
-func (f *fanoutRun) lap(name string, d time.Duration) {
-	if f.laps[name] == nil {
-		f.laps[name] = load.NewHistogram()
+func (f *fanoutRun) part(name string, d time.Duration) {
+	if f.parts[name] == nil {
+		f.parts[name] = load.NewHistogram()
 	}
-	f.laps[name].Record(d)
+	f.parts[name].Record(d)
 }
 
 // oneByOne measures single broadcasts, in turn with direct messages.
@@ -147,13 +147,13 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 			return err
 		}
 		if n >= roundsWarmUp {
-			f.lap(LapDirectAlone, direct)
-			f.lap(LapCastAlone, answered.Sub(began))
-			f.lap(LapLastAlone, f.listeners.progress(key).last.Sub(began))
+			f.part(PartDirectAlone, direct)
+			f.part(PartCastAlone, answered.Sub(began))
+			f.part(PartLastAlone, f.listeners.progress(key).last.Sub(began))
 		}
 	}
-	if direct := f.laps[LapDirectAlone].Quantile(50); direct > 0 {
-		f.run.Figures[FigureCastOfDirect] = float64(f.laps[LapCastAlone].Quantile(50)) / float64(direct)
+	if direct := f.parts[PartDirectAlone].Quantile(50); direct > 0 {
+		f.run.Figures[FigureCastOfDirect] = float64(f.parts[PartCastAlone].Quantile(50)) / float64(direct)
 	}
 	return nil
 }
@@ -174,14 +174,14 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter host.Met
 	if m == nil {
 		return err
 	}
-	laps := f.run.Laps
+	parts := f.run.Parts
 	m.Fill(f.run)
-	f.run.Laps = laps
+	f.run.Parts = parts
 	if err == nil {
 		err = f.listeners.await(ctx, func(k host.Key) bool { return k.Run == f.concurrent })
 	}
 	copies := f.landed(watch.at)
-	f.fillLaps()
+	f.fillParts()
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func (f *fanoutRun) landed(begin time.Time) (copies float64) {
 			continue
 		}
 		measured += each
-		f.lap(LapLastAmid, l.last.Sub(l.began))
-		f.lap(LapAfterAmid, max(0, l.last.Sub(l.answered)))
+		f.part(PartLastAmid, l.last.Sub(l.began))
+		f.part(PartAfterAmid, max(0, l.last.Sub(l.answered)))
 		if l.answered.After(answered) {
 			answered = l.answered
 		}
@@ -229,11 +229,11 @@ func (f *fanoutRun) landed(begin time.Time) (copies float64) {
 	return copies
 }
 
-func (f *fanoutRun) fillLaps() {
-	f.run.Laps = map[string]result.Latency{}
-	for name, lap := range f.laps {
-		if lap.Count() > 0 {
-			f.run.Laps[name] = lap.Latency()
+func (f *fanoutRun) fillParts() {
+	f.run.Parts = map[string]result.Latency{}
+	for name, part := range f.parts {
+		if part.Count() > 0 {
+			f.run.Parts[name] = part.Latency()
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (f *fanoutRun) beside(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			f.lap(LapDirectAmid, time.Since(began))
+			f.part(PartDirectAmid, time.Since(began))
 		}
 	}
 }
@@ -282,12 +282,12 @@ type broadcasting struct {
 }
 
 // Do implements load.Client.
-func (c *broadcasting) Do(_ context.Context, n int, laps *load.Laps) error {
+func (c *broadcasting) Do(_ context.Context, n int, parts *load.Parts) error {
 	c.key.N = uint32(n)
 	began := time.Now()
 	id, err := c.cast(c.key)
 	if c.listeners != nil && id != (host.UUID{}) {
-		c.listeners.answered(c.key, id, began, time.Now(), laps.Measured())
+		c.listeners.answered(c.key, id, began, time.Now(), parts.Measured())
 	}
 	return err
 }
@@ -324,14 +324,14 @@ func (c *broadcaster) cast(key host.Key) (host.UUID, error) {
 		}
 		return host.UUID{}, err
 	}
-	told, err := readReceipt(answer.Body)
+	parsed, err := readReceipt(answer.Body)
 	if err != nil {
 		c.Log.LostBroadcasts = append(c.Log.LostBroadcasts, sent)
 		return host.UUID{}, err
 	}
-	sent.ID = told.broadcast
+	sent.ID = parsed.broadcast
 	c.Log.Broadcasts = append(c.Log.Broadcasts, sent)
-	return told.broadcast, c.judge(told, key)
+	return parsed.broadcast, c.judge(parsed, key)
 }
 
 // receipt holds the members of the answer to a broadcast that are checked.
@@ -358,16 +358,16 @@ func readReceipt(body []byte) (r receipt, err error) {
 	return r, nil
 }
 
-func (c *broadcaster) judge(told receipt, key host.Key) error {
-	got, sound := c.Payloads.Read([]byte(told.Payload))
+func (c *broadcaster) judge(parsed receipt, key host.Key) error {
+	got, sound := c.Payloads.Read([]byte(parsed.Payload))
 	switch {
 	case !sound || got != key:
 		return host.Wrong("another payload than the one sent")
-	case told.Handle != c.group.Handle:
+	case parsed.Handle != c.group.Handle:
 		return host.Wrong("another group than the one asked for")
-	case told.Recipients != c.group.Recipients():
+	case parsed.Recipients != c.group.Recipients():
 		return host.Wrong("another recipient_count than the group's other members")
-	case host.BroadcastOf(told.copy) != told.broadcast:
+	case host.BroadcastOf(parsed.copy) != parsed.broadcast:
 		return host.Wrong("a copy of another broadcast")
 	}
 	return nil

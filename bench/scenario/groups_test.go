@@ -78,9 +78,9 @@ func TestSoundGroupsPass(t *testing.T) {
 		if most := 5.01 * run.PerSecond; f[FigureRecipients] != 5 || f[FigureDeliveries] <= 0 || f[FigureDeliveries] > most || f[FigureCastOfDirect] <= 0 {
 			t.Errorf("%.0f broadcasts a second, figures %v", run.PerSecond, run.Figures)
 		}
-		for _, lap := range []string{LapCastAlone, LapDirectAlone, LapLastAlone, LapDirectAmid, LapLastAmid, LapAfterAmid} {
-			if run.Laps[lap].Count == 0 {
-				t.Errorf("lap %q is missing", lap)
+		for _, part := range []string{PartCastAlone, PartDirectAlone, PartLastAlone, PartDirectAmid, PartLastAmid, PartAfterAmid} {
+			if run.Parts[part].Count == 0 {
+				t.Errorf("part %q is missing", part)
 			}
 		}
 	}

@@ -118,7 +118,7 @@ func (g *growAgents) creations(ctx context.Context, upTo int) (load.Dial, error)
 	for i := range unborn {
 		left <- i
 	}
-	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+	return h.Clients(func(c *host.Client, _ *load.Parts) error {
 		select {
 		case i := <-left:
 			made, err := h.Deployment.CreateAgent(c.Conn, h.Deployment.ReceivingOrg, fmt.Sprintf("worker-%d", have+i))
@@ -157,7 +157,7 @@ func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
 		return nil, err
 	}
 	next, workers := new(atomic.Int64), h.Deployment.Recipients[:active]
-	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+	return h.Clients(func(c *host.Client, _ *load.Parts) error {
 		at := int(next.Add(1)-1) % active
 		_, err := c.Send(workers[at], workers[(at+1)%active], c.Key)
 		return err

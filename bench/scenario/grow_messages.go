@@ -100,7 +100,7 @@ func (g *growMessages) readPages(ctx context.Context, r *host.Round) error {
 	if pages.Failures > 0 {
 		return fmt.Errorf("%d pages of the long inbox were wrong: %v", pages.Failures, pages.Reasons)
 	}
-	first, deep, figures := pages.Laps["first page"], pages.Laps["deep page"], r.Result.Figures
+	first, deep, figures := pages.Parts["first page"], pages.Parts["deep page"], r.Result.Figures
 	figures["deep_page"] = float64(depth)
 	figures["first_page_p50_ms"], figures["first_page_p99_ms"] = first.P50, first.P99
 	figures["deep_page_p50_ms"], figures["deep_page_p99_ms"] = deep.P50, deep.P99
@@ -142,7 +142,7 @@ type filling struct {
 }
 
 // Do implements load.Client.
-func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
+func (f *filling) Do(_ context.Context, n int, _ *load.Parts) error {
 	f.key.N = uint32(n)
 	long := n%longShare == 0 && f.lengthy.Load() < f.enough
 	to := 0
@@ -192,15 +192,15 @@ func (g *growMessages) pageReads(ctx context.Context) (dial load.Dial, depth int
 		left -= size
 	}
 	first := base + strconv.Itoa(host.PageSize)
-	return h.Clients(func(c *host.Client, laps *load.Laps) error {
-		path, lap := first, "first page"
+	return h.Clients(func(c *host.Client, parts *load.Parts) error {
+		path, part := first, "first page"
 		if c.Key.N%2 == 1 {
-			path, lap = first+cursor, "deep page"
+			path, part = first+cursor, "deep page"
 		}
 		if err := c.ReadPage(path, owner); err != nil {
 			return err
 		}
-		laps.Note(lap, time.Since(laps.Intended()))
+		parts.Note(part, time.Since(parts.Intended()))
 		return nil
 	}), depth, nil
 }

@@ -20,9 +20,9 @@ func times(t *testing.T, n int, dial load.Dial, err error) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	var laps load.Laps
+	var parts load.Parts
 	for i := range n {
-		if err := client.Do(t.Context(), i, &laps); err != nil {
+		if err := client.Do(t.Context(), i, &parts); err != nil {
 			t.Fatalf("operation %d: %v", i, err)
 		}
 	}

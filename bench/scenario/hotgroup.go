@@ -134,7 +134,7 @@ func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 	if err := g.host.FreshTokens(ctx); err != nil {
 		return nil, err
 	}
-	return g.host.Clients(func(c *host.Client, _ *load.Laps) error {
+	return g.host.Clients(func(c *host.Client, _ *load.Parts) error {
 		n := int(c.Key.N)
 		if n%commandEvery == commandEvery-1 {
 			return g.joinOrLeave(c.Conn, g.joiners[c.Worker])
@@ -191,19 +191,19 @@ func (g *hotGroup) vote(conn *wire.HTTP, at int) error {
 }
 
 func judgeVote(body []byte, request host.UUID, choice string) error {
-	var told struct {
+	var parsed struct {
 		Request string `json:"request_id"`
 		Status  string `json:"status"`
 		Vote    string `json:"your_vote"`
 	}
-	err := json.Unmarshal(body, &told)
-	id, _ := host.ParseUUID([]byte(told.Request))
+	err := json.Unmarshal(body, &parsed)
+	id, _ := host.ParseUUID([]byte(parsed.Request))
 	switch {
 	case err != nil || id != request:
 		return host.Wrong("the vote on another request")
-	case told.Status != "pending":
+	case parsed.Status != "pending":
 		return host.Wrong("a request that a fifth of its electors settles")
-	case told.Vote != choice:
+	case parsed.Vote != choice:
 		return host.Wrong("another vote than the one cast")
 	}
 	return nil
@@ -229,8 +229,8 @@ func (g *hotGroup) joinOrLeave(conn *wire.HTTP, c *joiner) error {
 		return err
 	}
 	c.inside, c.unsure = !c.inside, false
-	if told := (host.Joining{}); answer.Status == 200 &&
-		(json.Unmarshal(answer.Body, &told) != nil || told.Status != api.Joined || told.Member.Agent != c.ID.String()) {
+	if parsed := (host.Joining{}); answer.Status == 200 &&
+		(json.Unmarshal(answer.Body, &parsed) != nil || parsed.Status != api.Joined || parsed.Member.Agent != c.ID.String()) {
 		return host.Wrong("a join of an open group that seats somebody else or nobody")
 	}
 	return nil

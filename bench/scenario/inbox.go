@@ -19,7 +19,7 @@ func (x *inbox) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	}
 	if h.Endpoint().Kind != target.NATS {
 		workers := h.Workers()
-		return h.Clients(func(c *host.Client, _ *load.Laps) error {
+		return h.Clients(func(c *host.Client, _ *load.Parts) error {
 			return c.Newest(workers[c.Choice.IntN(len(workers))])
 		}), nil
 	}

@@ -26,14 +26,14 @@ const (
 	properRefusal = "refused with Retry-After"
 )
 
-// Names of the figures and laps of a run of Overload. docs/benchmarks.md says what they mean.
+// Names of the figures and parts of a run of Overload. docs/benchmarks.md says what they mean.
 const (
 	FigureIntended = "intended_per_second"
 	FigureOffered  = "offered_per_second"
 	FigureRefused  = "refused_per_second"
 	FigurePeak     = "resident_peak_bytes"
-	LapRefused     = "refused, from the real sending"
-	LapLag         = "generator's delay"
+	PartRefused    = "refused, from the real sending"
+	PartLag        = "generator's delay"
 )
 
 // overload is Overload. It sends messages over many connections. In the open loop, an arrival
@@ -88,11 +88,11 @@ func fillOverload(run *result.Run, plan load.Plan, m *load.Measurement) {
 
 func (o *overload) dial(closed bool) load.Dial {
 	h := o.host
-	return h.Clients(func(c *host.Client, laps *load.Laps) error {
+	return h.Clients(func(c *host.Client, parts *load.Parts) error {
 		c.Conn.SetPatience(overloadPatience)
 		to := h.Deployment.Recipients[c.Choice.IntN(len(h.Deployment.Recipients))]
 		request, sent := c.Request("/messages", h.Deployment.Senders[0], to, c.Key), time.Now()
-		laps.Note(LapLag, sent.Sub(laps.Intended()))
+		parts.Note(PartLag, sent.Sub(parts.Intended()))
 		answer, err := c.Exchange(request, c.Key)
 		switch {
 		case err != nil:
@@ -101,7 +101,7 @@ func (o *overload) dial(closed bool) load.Dial {
 			_, err = c.Accept(answer, c.Key, to)
 			return err
 		}
-		laps.Note(LapRefused, time.Since(sent))
+		parts.Note(PartRefused, time.Since(sent))
 		if closed {
 			time.Sleep(refusedPause)
 		}

@@ -51,7 +51,7 @@ func TestPressOpenLoop(t *testing.T) {
 	if math.Abs(f[FigureIntended]-500) > 5 {
 		t.Errorf("intended 500 a second: %v", f)
 	}
-	if run.Service.P50 > run.Latency.P50 || run.Laps[LapLag].Count == 0 {
+	if run.Service.P50 > run.Latency.P50 || run.Parts[PartLag].Count == 0 {
 		t.Errorf("on the wire %v ms, from the intended time %v ms", run.Service.P50, run.Latency.P50)
 	}
 	if looks.began != 1 || looks.ended != 1 || looks.operations != run.Operations {
@@ -111,7 +111,7 @@ func TestPressNoticesFaults(t *testing.T) {
 			if all := strings.Join(said, "; "); (run.Failures > 0) != (reason != "") || !strings.Contains(all, reason) {
 				t.Errorf("%d failures: %s", run.Failures, all)
 			}
-			if f == shedsWell && (run.Figures[FigureRefused] == 0 || run.Laps[LapRefused].Count == 0) {
+			if f == shedsWell && (run.Figures[FigureRefused] == 0 || run.Parts[PartRefused].Count == 0) {
 				t.Errorf("refusals are not counted: %v", run.Figures)
 			}
 		})

@@ -83,7 +83,7 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 	if !falling || p.counts[0] < h.Params.Messages || p.counts[len(p.counts)-1] != 0 {
 		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.Params.Messages, p.counts[0])
 	}
-	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+	return h.Clients(func(c *host.Client, _ *load.Parts) error {
 		at := c.Choice.IntN(len(p.polls))
 		n, err := count(c.Conn, p.polls[at])
 		if err == nil && n != p.counts[at] {
@@ -124,11 +124,11 @@ func count(conn *wire.HTTP, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var told struct {
+	var parsed struct {
 		Count *int `json:"count"`
 	}
-	if json.Unmarshal(body, &told) != nil || told.Count == nil {
+	if json.Unmarshal(body, &parsed) != nil || parsed.Count == nil {
 		return 0, host.Wrong("a poll without a count")
 	}
-	return *told.Count, nil
+	return *parsed.Count, nil
 }

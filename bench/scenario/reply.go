@@ -43,19 +43,19 @@ func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
 }
 
 // Do implements load.Client: one complete round trip.
-func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
-	p.key.N, p.key.Part = uint32(n), host.PartRequest
+func (p *pair) Do(_ context.Context, n int, parts *load.Parts) error {
+	p.key.N, p.key.Kind = uint32(n), host.KindRequest
 	m, err := p.Asks.Send(p.asker, p.answerer, p.key)
 	if err != nil {
 		return err
 	}
 	asked := m.ID
-	laps.Note("accepted", time.Since(laps.Intended()))
+	parts.Note("accepted", time.Since(parts.Intended()))
 	if err := p.arrives(p.Stream, asked, p.key); err != nil {
 		return err
 	}
-	laps.Note("delivery", time.Since(laps.Intended()))
-	p.key.Part = host.PartReply
+	parts.Note("delivery", time.Since(parts.Intended()))
+	p.key.Kind = host.KindReply
 	m, err = p.Answers.Reply(p.answerer.Org, asked, p.key, p.asker)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error)
 		w.Serve(func(m host.Message) error {
 			key, err := host.KeyOf(m, h.Payloads)
 			if err == nil && key.Run == run {
-				key.Part = host.PartReply
+				key.Kind = host.KindReply
 				_, err = w.Answers.Reply(w.answerer.Org, m.ID, key, w.asker)
 			}
 			return err
@@ -131,8 +131,8 @@ func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error)
 }
 
 // Do implements load.Client.
-func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
-	w.key.N, w.key.Part = uint32(n), host.PartRequest
+func (w *waiting) Do(_ context.Context, n int, _ *load.Parts) error {
+	w.key.N, w.key.Kind = uint32(n), host.KindRequest
 	answer, err := w.Asks.Exchange(w.Asks.Request("/messages/sync?timeout_ms=10000", w.asker, w.answerer, w.key), w.key)
 	if err != nil {
 		return w.Reason(err)
@@ -150,14 +150,14 @@ func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 // judge reads the message and its reply from the answer. The answerer's own log has the
 // reply.
 func (w *waiting) judge(body []byte) error {
-	var told struct {
+	var parsed struct {
 		Message host.MessageJSON  `json:"message"`
 		Reply   *host.MessageJSON `json:"reply"`
 		Status  string            `json:"status"`
 	}
 	sent := false
-	if json.Unmarshal(body, &told) == nil {
-		if m, err := told.Message.Message(); err == nil {
+	if json.Unmarshal(body, &parsed) == nil {
+		if m, err := parsed.Message.Message(); err == nil {
 			w.Asks.Log.Acknowledged(m.ID, w.key, w.answerer.Mailbox)
 			key, sound := w.Asks.Payloads.Read(m.Payload)
 			sent = sound && key == w.key
@@ -167,14 +167,14 @@ func (w *waiting) judge(body []byte) error {
 	case !sent:
 		w.Asks.Log.Lost(w.key)
 		return host.Wrong("another message than the one sent")
-	case told.Status != "replied":
-		return load.Refused{Reason: "sync ended as " + told.Status}
-	case told.Reply == nil:
+	case parsed.Status != "replied":
+		return load.Refused{Reason: "sync ended as " + parsed.Status}
+	case parsed.Reply == nil:
 		return host.Wrong("another reply than the one given")
 	}
 	expected := w.key
-	expected.Part = host.PartReply
-	if key, sound := w.Asks.Payloads.Read([]byte(told.Reply.Payload)); !sound || key != expected {
+	expected.Kind = host.KindReply
+	if key, sound := w.Asks.Payloads.Read([]byte(parsed.Reply.Payload)); !sound || key != expected {
 		return host.Wrong("another reply than the one given")
 	}
 	return nil

@@ -226,7 +226,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 	s.Log.Settle(s.Params.KeepEvery())
 	var undelivered int
 	var err error
-	hooks := hooksOf(s)
+	hooks := webhookOf(s)
 	if hooks != nil { // before the mailboxes are read: that would delay deliveries
 		if undelivered, err = hooks.missingDeliveries(ctx); err != nil {
 			return nil, err
@@ -242,7 +242,7 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 	if err != nil {
 		return nil, err
 	}
-	if erased, _ := s.scenarios[Erase].(*erase); erased != nil && erased.told != nil {
+	if erased, _ := s.scenarios[Erase].(*erase); erased != nil && erased.erasure != nil {
 		if err := erased.verifyGone(ctx); err != nil {
 			return nil, err
 		}
@@ -268,8 +268,8 @@ func hotGroupOf(s *Set) *hotGroup {
 	return nil
 }
 
-// hooksOf returns the webhooks of Webhook; nil if there are none yet.
-func hooksOf(s *Set) *webhook {
+// webhookOf returns the webhooks of Webhook; nil if there are none yet.
+func webhookOf(s *Set) *webhook {
 	if hooks, _ := s.scenarios[Webhook].(*webhook); hooks != nil && hooks.sink != nil {
 		return hooks
 	}
@@ -284,15 +284,15 @@ func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, erro
 	if err != nil {
 		return nil, err
 	}
-	commands, hooked, group := send, send, hotGroupOf(s)
+	commands, notified, group := send, send, hotGroupOf(s)
 	if group != nil {
 		if commands, err = group.Prepare(ctx, min(clients, len(group.ballots))); err != nil {
 			return nil, err
 		}
 	}
-	if hooks := hooksOf(s); hooks != nil {
+	if hooks := webhookOf(s); hooks != nil {
 		hooks.sink.forget()
-		hooked = hooks.sendingTo(hooks.answering)
+		notified = hooks.sendingTo(hooks.answering)
 	}
 	fan, _ := s.scenarios[Fanout].(*fanout)
 	run := s.NextRun()
@@ -307,7 +307,7 @@ func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, erro
 		case worker%4 == 2 && group != nil && worker < len(group.ballots):
 			return commands(ctx, worker)
 		case worker%4 == 3:
-			return hooked(ctx, worker)
+			return notified(ctx, worker)
 		}
 		return send(ctx, worker)
 	}, nil

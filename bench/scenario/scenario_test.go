@@ -48,10 +48,10 @@ func TestSoundServerPasses(t *testing.T) {
 		if err != nil || run.Failures != 0 || run.Operations == 0 {
 			t.Errorf("%s: %v, %d operations, failures %v", name, err, run.Operations, run.Reasons)
 		}
-		laps := map[string][]string{Reply: {"accepted", "delivery"}}[name]
-		for _, lap := range laps {
-			if run.Laps[lap].Count == 0 {
-				t.Errorf("%s: lap %q is missing", name, lap)
+		parts := map[string][]string{Reply: {"accepted", "delivery"}}[name]
+		for _, part := range parts {
+			if run.Parts[part].Count == 0 {
+				t.Errorf("%s: part %q is missing", name, part)
 			}
 		}
 	}

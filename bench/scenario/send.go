@@ -37,7 +37,7 @@ type sending struct {
 }
 
 // Do implements load.Client.
-func (s *sending) Do(_ context.Context, n int, _ *load.Laps) error {
+func (s *sending) Do(_ context.Context, n int, _ *load.Parts) error {
 	s.key.N = uint32(n)
 	return s.Send(s.choice.IntN(s.agents), s.key)
 }
@@ -68,7 +68,7 @@ func (t *replies) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 			return nil, fmt.Errorf("%s: no conversations to reply in: %w", h.Name(), err)
 		}
 	}
-	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+	return h.Clients(func(c *host.Client, _ *load.Parts) error {
 		to := t.openings[c.Choice.IntN(len(t.openings))]
 		_, err := c.Reply(h.Deployment.SendingOrg, to.id, c.Key, to.to)
 		return err

@@ -109,15 +109,15 @@ func (s *sink) take(c *fasthttp.RequestCtx) {
 // readDelivery returns the message that a delivery to an agent is about; ok is false for any other
 // delivery.
 func readDelivery(body, agent []byte) (id host.UUID, ok bool) {
-	var told struct {
+	var parsed struct {
 		Message string `json:"message_id"`
 		Agent   string `json:"agent_id"`
 		Event   string `json:"event"`
 	}
-	if json.Unmarshal(body, &told) != nil || told.Agent != string(agent) || told.Event != deliveryEvent {
+	if json.Unmarshal(body, &parsed) != nil || parsed.Agent != string(agent) || parsed.Event != deliveryEvent {
 		return host.UUID{}, false
 	}
-	return host.ParseUUID([]byte(told.Message))
+	return host.ParseUUID([]byte(parsed.Message))
 }
 
 // came records that the delivery of a message arrived now.

@@ -27,29 +27,30 @@ const (
 	drainLeast = 1000
 )
 
-// Names of the figures and laps of a run of Webhook. docs/benchmarks.md says what they mean.
+// Names of the figures and parts of a run of Webhook. docs/benchmarks.md says what they mean.
 const (
-	FigureBare         = "bare_per_second"
-	FigureHooked       = "hooked_per_second"
-	FigureHookedOfBare = "hooked_of_bare"
-	FigureNews         = "webhook_deliveries_per_second"
-	FigureDrained      = "drain_per_second"
-	FigureDeliveryCPU  = "us_per_delivery"
-	FigureNewsDrain    = "webhook_drain_ms"
-	FigureAgain        = "delivered_again"
-	FigureHangingP99   = "beside_hanging_p99_ms"
+	FigureWithout       = "without_webhook_per_second"
+	FigureWith          = "with_webhook_per_second"
+	FigureWithOfWithout = "with_of_without_webhook"
+	FigureDelivered     = "webhook_deliveries_per_second"
+	FigureDrained       = "drain_per_second"
+	FigureDeliveryCPU   = "us_per_delivery"
+	FigureDrainTime     = "webhook_drain_ms"
+	FigureAgain         = "delivered_again"
+	FigureHangingP99    = "beside_hanging_p99_ms"
 
-	LapNews    = "full load: delivery after the 201"
-	LapHanging = "while 1 % hang: delivery after the 201"
+	PartDelivery = "full load: delivery after the 201"
+	PartHanging  = "while 1 % hang: delivery after the 201"
 )
 
 // webhook is Webhook.
 type webhook struct {
 	host *host.Host
 	// sink is nil until the agents have their webhooks.
-	sink         *sink
-	bare, hooked []*host.Agent
-	// answering holds the hooked agents whose targets answer: all, or all but the first.
+	sink *sink
+	// without and with are the agents without and with a webhook.
+	without, with []*host.Agent
+	// answering holds the agents with a webhook whose targets answer: all, or all but the first.
 	answering []*host.Agent
 	// patience bounds the wait for deliveries that do not arrive.
 	patience time.Duration
@@ -59,7 +60,7 @@ type webhook struct {
 // messages as the target accepts, and then at a fixed rate while some targets hang. It waits for
 // all deliveries. The window is the last turn with webhooks.
 func (w *webhook) Run(ctx context.Context, r *host.Round) error {
-	if err := w.hook(ctx); err != nil {
+	if err := w.createAgents(ctx); err != nil {
 		return fmt.Errorf("%s: no webhooks: %w", w.host.Name(), err)
 	}
 	if err := w.heal(ctx); err != nil {
@@ -68,7 +69,7 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 	plan, run := r.Plan, r.Result
 	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	var t deliveries
-	laps := map[string]*load.Histogram{LapNews: load.NewHistogram(), LapHanging: load.NewHistogram()}
+	parts := map[string]*load.Histogram{PartDelivery: load.NewHistogram(), PartHanging: load.NewHistogram()}
 	after := func(i int) error {
 		if i == 0 {
 			return nil
@@ -80,29 +81,29 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 		c := w.sink.summarize()
 		t.add(c, meter.CPU()-cpu)
 		for _, wait := range c.waits {
-			laps[LapNews].Record(wait)
+			parts[PartDelivery].Record(wait)
 		}
 		return nil
 	}
-	prepare := [2]func(context.Context, int) (load.Dial, error){w.prepare(&w.bare), w.prepare(&w.hooked)}
+	prepare := [2]func(context.Context, int) (load.Dial, error){w.prepare(&w.without), w.prepare(&w.with)}
 	sums, last, err := host.InTurn(ctx, plan, meter, webhookTurns, prepare, window, after)
 	if err != nil {
 		return err
 	}
 	last.Fill(run)
-	bare, hooked := sums[0].PerSecond(), sums[1].PerSecond()
+	without, with := sums[0].PerSecond(), sums[1].PerSecond()
 	run.Figures = t.figures()
-	run.Figures[FigureBare], run.Figures[FigureHooked] = bare, hooked
-	if bare > 0 {
-		run.Figures[FigureHookedOfBare] = hooked / bare
+	run.Figures[FigureWithout], run.Figures[FigureWith] = without, with
+	if without > 0 {
+		run.Figures[FigureWithOfWithout] = with / without
 	}
-	if err := w.besideHanging(ctx, plan, meter, laps[LapHanging]); err != nil {
+	if err := w.besideHanging(ctx, plan, meter, parts[PartHanging]); err != nil {
 		return err
 	}
-	run.Figures[FigureHangingP99] = laps[LapHanging].Quantile(99).Seconds() * 1e3
-	run.Laps = map[string]result.Latency{}
-	for name, lap := range laps {
-		run.Laps[name] = lap.Latency()
+	run.Figures[FigureHangingP99] = parts[PartHanging].Quantile(99).Seconds() * 1e3
+	run.Parts = map[string]result.Latency{}
+	for name, part := range parts {
+		run.Parts[name] = part.Latency()
 	}
 	return nil
 }
@@ -132,10 +133,10 @@ func (t *deliveries) add(c summary, cpu time.Duration) {
 }
 
 func (t *deliveries) figures() map[string]float64 {
-	figures := map[string]float64{FigureNewsDrain: t.longest.Seconds() * 1e3, FigureAgain: float64(t.again)}
+	figures := map[string]float64{FigureDrainTime: t.longest.Seconds() * 1e3, FigureAgain: float64(t.again)}
 	if t.under > 0 {
-		figures[FigureNews] = float64(t.came) / t.under.Seconds()
-		figures[FigureDrained] = figures[FigureNews]
+		figures[FigureDelivered] = float64(t.came) / t.under.Seconds()
+		figures[FigureDrained] = figures[FigureDelivered]
 	}
 	if t.afterTime > 0 {
 		figures[FigureDrained] = float64(t.after) / t.afterTime.Seconds()
@@ -152,7 +153,7 @@ func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter host.
 	}
 	// The warm-up makes sure that the server already knows that these targets hang.
 	plan.Rate, plan.WarmUp = hangingRate, max(plan.WarmUp, plan.Duration/2)
-	dial, err := w.prepare(&w.hooked)(ctx, plan.Clients)
+	dial, err := w.prepare(&w.with)(ctx, plan.Clients)
 	if err != nil {
 		return err
 	}
@@ -177,27 +178,27 @@ func (w *webhook) prepare(to *[]*host.Agent) func(context.Context, int) (load.Di
 	}
 }
 
-// hook creates the agents, once, and the webhooks of half of them.
-func (w *webhook) hook(ctx context.Context) (err error) {
+// createAgents creates the agents, once, and the webhooks of half of them.
+func (w *webhook) createAgents(ctx context.Context) (err error) {
 	if w.sink != nil {
 		return nil
 	}
 	h, count := w.host, w.host.Params.Hooks
 	h.Note("making %d webhooks", count)
-	if w.bare, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "barer-%06d", 0, count); err != nil {
+	if w.without, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "barer-%06d", 0, count); err != nil {
 		return err
 	}
-	if w.hooked, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "hooks-%06d", 0, count); err != nil {
+	if w.with, err = h.Deployment.Agents(ctx, h.Deployment.ReceivingOrg, "hooks-%06d", 0, count); err != nil {
 		return err
 	}
 	if w.sink, err = openSink(); err != nil {
 		return err
 	}
-	if err := w.aim(ctx, w.hooked, taking); err != nil {
+	if err := w.aim(ctx, w.with, taking); err != nil {
 		w.close()
 		return err
 	}
-	w.answering = w.hooked
+	w.answering = w.with
 	return nil
 }
 
@@ -220,23 +221,23 @@ func (w *webhook) aim(ctx context.Context, agents []*host.Agent, path string) er
 
 // hang makes the targets of the first agents hang.
 func (w *webhook) hang(ctx context.Context) error {
-	n := max(1, int(hangingShare*float64(len(w.hooked))))
-	if n == len(w.hooked) {
+	n := max(1, int(hangingShare*float64(len(w.with))))
+	if n == len(w.with) {
 		return nil
 	}
-	if err := w.turnTo(ctx, w.hooked[:n], hanging); err != nil {
+	if err := w.turnTo(ctx, w.with[:n], hanging); err != nil {
 		return err
 	}
-	w.answering = w.hooked[n:]
+	w.answering = w.with[n:]
 	return nil
 }
 
 // heal makes all targets answer again, so that each run begins like the first.
 func (w *webhook) heal(ctx context.Context) error {
-	if err := w.turnTo(ctx, w.hooked[:len(w.hooked)-len(w.answering)], taking); err != nil {
+	if err := w.turnTo(ctx, w.with[:len(w.with)-len(w.answering)], taking); err != nil {
 		return err
 	}
-	w.answering = w.hooked
+	w.answering = w.with
 	return nil
 }
 
@@ -283,7 +284,7 @@ func (w *webhook) sendingTo(to []*host.Agent) load.Dial {
 	for _, a := range w.answering {
 		answering[a] = true
 	}
-	return h.Clients(func(c *host.Client, _ *load.Laps) error {
+	return h.Clients(func(c *host.Client, _ *load.Parts) error {
 		agent := to[c.Choice.IntN(len(to))]
 		m, err := c.Send(h.Deployment.Senders[c.Worker%len(h.Deployment.Senders)], agent, c.Key)
 		if err == nil && answering[agent] {

@@ -43,8 +43,8 @@ func (s *fake) webhooks(t *testing.T, mux *http.ServeMux) {
 
 // announce is called with the lock held.
 func (s *fake) announce(to *owner, m *row) {
-	target, hooked := s.targets[to.id]
-	if !hooked {
+	target, notified := s.targets[to.id]
+	if !notified {
 		return
 	}
 	if s.told++; s.told == 1 && s.fault == forgetsDelivery {
@@ -242,7 +242,7 @@ func newHooks(t *testing.T, f fault) *Set {
 	return h
 }
 
-func hooked(t *testing.T, h *Set) (run result.Run, w window, err error) {
+func runWebhook(t *testing.T, h *Set) (run result.Run, w window, err error) {
 	t.Helper()
 	run, err = runOnce(t, h, Webhook, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: blindMeter{}, window: &w})
 	return run, w, err
@@ -251,24 +251,24 @@ func hooked(t *testing.T, h *Set) (run result.Run, w window, err error) {
 func TestWebhook(t *testing.T) {
 	h := newHooks(t, sound)
 	for range 2 { // the second run has targets that hung in the first
-		run, w, err := hooked(t, h)
+		run, w, err := runWebhook(t, h)
 		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
 			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
 		}
-		for _, figure := range []string{FigureBare, FigureHooked, FigureHookedOfBare, FigureNews, FigureDrained, FigureHangingP99} {
+		for _, figure := range []string{FigureWithout, FigureWith, FigureWithOfWithout, FigureDelivered, FigureDrained, FigureHangingP99} {
 			if run.Figures[figure] <= 0 {
 				t.Errorf("%s is %v", figure, run.Figures[figure])
 			}
 		}
-		if run.Figures[FigureAgain] != 0 || run.Figures[FigureNewsDrain] < 0 {
+		if run.Figures[FigureAgain] != 0 || run.Figures[FigureDrainTime] < 0 {
 			t.Errorf("figures %v", run.Figures)
 		}
-		for _, lap := range []string{LapNews, LapHanging} {
-			if run.Laps[lap].Count == 0 {
-				t.Errorf("lap %q is missing", lap)
+		for _, part := range []string{PartDelivery, PartHanging} {
+			if run.Parts[part].Count == 0 {
+				t.Errorf("part %q is missing", part)
 			}
 		}
-		if n := len(hooksOf(h).answering); n != 4 {
+		if n := len(webhookOf(h).answering); n != 4 {
 			t.Errorf("%d of 5 targets answer at the end", n)
 		}
 	}
@@ -278,10 +278,10 @@ func TestWebhook(t *testing.T) {
 func TestMissingDeliveriesFailTheRun(t *testing.T) {
 	h := newHooks(t, forgetsDelivery)
 	h.Scenario(Webhook).(*webhook).patience = 100 * time.Millisecond
-	if _, _, err := hooked(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
+	if _, _, err := runWebhook(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
 		t.Errorf("a delivery that never arrived passes: %v", err)
 	}
-	if run, _, err := hooked(t, newHooks(t, tellsTwice)); err != nil || run.Figures[FigureAgain] == 0 {
+	if run, _, err := runWebhook(t, newHooks(t, tellsTwice)); err != nil || run.Figures[FigureAgain] == 0 {
 		t.Errorf("deliveries made twice: %v, figures %v", err, run.Figures)
 	}
 }
@@ -296,11 +296,11 @@ func TestDeliveriesAfterTheLastAnswer(t *testing.T) {
 		turns []summary
 		want  map[string]float64
 	}{
-		"much":            {[]summary{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureDeliveryCPU: 100, FigureNewsDrain: 2000, FigureAgain: 3}},
-		"little":          {[]summary{little}, map[string]float64{FigureNews: 400, FigureDrained: 400, FigureNewsDrain: 250, FigureAgain: 0}},
-		"both":            {[]summary{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDeliveryCPU: 100, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
-		"before the 201":  {[]summary{early}, map[string]float64{FigureNews: 100, FigureDrained: 100, FigureNewsDrain: 0, FigureAgain: 0}},
-		"nothing at all":  {[]summary{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
+		"much":            {[]summary{much}, map[string]float64{FigureDelivered: 20_000. / 7, FigureDrained: 6000, FigureDeliveryCPU: 100, FigureDrainTime: 2000, FigureAgain: 3}},
+		"little":          {[]summary{little}, map[string]float64{FigureDelivered: 400, FigureDrained: 400, FigureDrainTime: 250, FigureAgain: 0}},
+		"both":            {[]summary{much, little}, map[string]float64{FigureDelivered: 20_500 / 8.25, FigureDeliveryCPU: 100, FigureDrained: 6000, FigureDrainTime: 2000, FigureAgain: 3}},
+		"before the 201":  {[]summary{early}, map[string]float64{FigureDelivered: 100, FigureDrained: 100, FigureDrainTime: 0, FigureAgain: 0}},
+		"nothing at all":  {[]summary{{}}, map[string]float64{FigureDrainTime: 0, FigureAgain: 0}},
 		"exactly as much": {[]summary{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
 	} {
 		var deliveries deliveries
@@ -348,7 +348,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 			t.Parallel()
 			h := newHooks(t, c.fault)
 			hooks := h.Scenario(Webhook).(*webhook)
-			if err := hooks.hook(t.Context()); err != nil {
+			if err := hooks.createAgents(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			dial, err := PrepareMixedLoad(t.Context(), h, 8)

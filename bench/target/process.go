@@ -80,11 +80,11 @@ func (p *process) begin(out io.Reader, ready func(string) bool, heard chan struc
 		if err != nil {
 			return
 		}
-		told := ready == nil
+		parsed := ready == nil
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if !told && ready(lines.Text()) {
-				told = true
+			if !parsed && ready(lines.Text()) {
+				parsed = true
 				close(heard)
 			}
 		}

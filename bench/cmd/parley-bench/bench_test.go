@@ -21,7 +21,7 @@ type benchRun struct {
 	} `json:"latency"`
 	Failures int                `json:"failures"`
 	Reasons  map[string]int     `json:"reasons"`
-	Laps     map[string]any     `json:"laps"`
+	Parts    map[string]any     `json:"parts"`
 	Figures  map[string]float64 `json:"figures"`
 }
 
@@ -54,9 +54,9 @@ func TestBench(t *testing.T) {
 		if run.Failures != 0 || done == 0 && run.Scenario != "idle" {
 			t.Errorf("%s: %d operations, failures %v", run.Scenario, done, run.Reasons)
 		}
-		for _, lap := range map[string][]string{"reply": {"accepted", "delivery"}}[run.Scenario] {
-			if run.Laps[lap] == nil {
-				t.Errorf("%s: lap %q is missing", run.Scenario, lap)
+		for _, part := range map[string][]string{"reply": {"accepted", "delivery"}}[run.Scenario] {
+			if run.Parts[part] == nil {
+				t.Errorf("%s: part %q is missing", run.Scenario, part)
 			}
 		}
 		for _, figure := range map[string][]string{
@@ -193,7 +193,7 @@ func TestBenchOverload(t *testing.T) {
 		}
 		// On a busy machine such a short window may pass before anything is sent in it.
 		sent := run.Latency.Count > 0
-		if run.Rate > 0 && (sent && f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
+		if run.Rate > 0 && (sent && f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Parts["generator's delay"] == nil) {
 			t.Errorf("%+v", run)
 		}
 	}

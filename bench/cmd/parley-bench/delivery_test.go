@@ -36,7 +36,7 @@ func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	}
 	for i, figures := range [][]string{
 		{"free_per_second", "limited_per_second", "limited_of_free"},
-		{"bare_per_second", "hooked_per_second", "webhook_deliveries_per_second", "drain_per_second", "beside_hanging_p99_ms"},
+		{"without_webhook_per_second", "with_webhook_per_second", "webhook_deliveries_per_second", "drain_per_second", "beside_hanging_p99_ms"},
 	} {
 		run := report.Runs[i]
 		if run.Failures != 0 || run.Operations == 0 {
@@ -73,8 +73,8 @@ func TestBenchOfDirectory(t *testing.T) {
 	if run.Failures != 0 || run.Operations == 0 || run.Figures["cards"] != 300 || run.Figures["restart_all_cards_ms"] <= 0 {
 		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
 	}
-	if l := run.Laps["100 published a second: found by its words after the 200"]; l.Count == 0 {
-		t.Errorf("laps %v", run.Laps)
+	if l := run.Parts["100 published a second: found by its words after the 200"]; l.Count == 0 {
+		t.Errorf("parts %v", run.Parts)
 	}
 }
 
@@ -95,8 +95,8 @@ func TestBenchOfA2A(t *testing.T) {
 			t.Errorf("%s is %v", figure, run.Figures[figure])
 		}
 	}
-	if run.Laps["subscriptions: end of a task after its reply was sent"] == nil {
-		t.Errorf("laps %v", run.Laps)
+	if run.Parts["subscriptions: end of a task after its reply was sent"] == nil {
+		t.Errorf("parts %v", run.Parts)
 	}
 }
 

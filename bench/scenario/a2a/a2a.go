@@ -21,7 +21,7 @@ const (
 	taskTextMax = 98_000
 )
 
-// Names of the figures and laps of a run of A2A. docs/benchmarks.md says what they mean.
+// Names of the figures and parts of a run of A2A. docs/benchmarks.md says what they mean.
 const (
 	FigureSync              = "sync_per_second"
 	FigureA2A               = "a2a_per_second"
@@ -34,9 +34,9 @@ const (
 	FigureLastEnd           = "last_end_ms"
 	FigureLastEndAfter      = "last_end_after_201_ms"
 
-	LapSync = "messages/sync: to the reply"
-	LapA2A  = "SendMessage: to the reply"
-	LapEnd  = "subscriptions: end of a task after its reply was sent"
+	PartSync = "messages/sync: to the reply"
+	PartA2A  = "SendMessage: to the reply"
+	PartEnd  = "subscriptions: end of a task after its reply was sent"
 )
 
 // Scenario is A2A. Its agents are not in the deployment's mailboxes, because what they send is not read back:
@@ -103,7 +103,7 @@ func (a *Scenario) calls(ctx context.Context, r *host.Round) error {
 	if run.Figures[FigureSync] > 0 {
 		run.Figures[FigureA2AOfSync] = run.Figures[FigureA2A] / run.Figures[FigureSync]
 	}
-	run.Laps = map[string]result.Latency{LapSync: synced.Latency.Latency(), LapA2A: called.Latency.Latency()}
+	run.Parts = map[string]result.Latency{PartSync: synced.Latency.Latency(), PartA2A: called.Latency.Latency()}
 	run.Failures += synced.Failures
 	for reason, n := range synced.Reasons {
 		host.AddReason(run, "sync: "+reason, n)

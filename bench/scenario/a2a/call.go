@@ -166,7 +166,7 @@ func (a *Scenario) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 			case key.Run != run:
 				return nil
 			}
-			key.Part = host.PartReply
+			key.Kind = host.KindReply
 			return reply.send(c.Answers.Conn, h.Payloads, m.ID, key)
 		})
 		return c, nil
@@ -174,24 +174,24 @@ func (a *Scenario) Prepare(ctx context.Context, clients int) (load.Dial, error) 
 }
 
 // Do implements load.Client.
-func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
+func (c *calling) Do(_ context.Context, n int, _ *load.Parts) error {
 	c.key.N = uint32(n)
 	c.request.Write(c.payloads, c.key)
 	answer, err := c.Asks.Conn.Do(c.request.bytes)
 	if err != nil {
 		return c.Reason(err)
 	}
-	told, err := readA2A(answer)
+	parsed, err := readA2A(answer)
 	if err != nil {
 		return err
 	}
-	return c.Judge(told.Result.Task)
+	return c.Judge(parsed.Result.Task)
 }
 
 // Judge checks a task: it has the message that began it and the result that was given.
 func (c *calling) Judge(task *a2aTask) error {
 	expected := c.key
-	expected.Part = host.PartReply
+	expected.Kind = host.KindReply
 	id := c.request.bytes[c.request.id : c.request.id+host.KeyLength]
 	switch {
 	case len(task.History) == 0 || task.History[0].MessageID != string(id):
@@ -247,23 +247,23 @@ type a2aPart struct {
 }
 
 // readA2A reads a response that has a task.
-func readA2A(answer wire.Answer) (told a2aAnswer, err error) {
+func readA2A(answer wire.Answer) (parsed a2aAnswer, err error) {
 	if answer.Status != 200 {
 		err, _ := host.Refusal(answer)
-		return told, err
+		return parsed, err
 	}
-	err = json.Unmarshal(answer.Body, &told)
+	err = json.Unmarshal(answer.Body, &parsed)
 	switch {
-	case err == nil && told.Error != nil:
+	case err == nil && parsed.Error != nil:
 		reason := ""
-		if len(told.Error.Data) > 0 {
-			reason = told.Error.Data[0].Reason
+		if len(parsed.Error.Data) > 0 {
+			reason = parsed.Error.Data[0].Reason
 		}
-		return told, load.Refused{Reason: fmt.Sprintf("A2A error %d %s", told.Error.Code, reason)}
-	case err != nil || told.Result.Task == nil:
-		return told, errA2A
+		return parsed, load.Refused{Reason: fmt.Sprintf("A2A error %d %s", parsed.Error.Code, reason)}
+	case err != nil || parsed.Result.Task == nil:
+		return parsed, errA2A
 	}
-	return told, nil
+	return parsed, nil
 }
 
 // isText reports whether the first of the parts has the payload of key as its text.

@@ -104,12 +104,12 @@ func (a *Scenario) beginOf(ctx context.Context, tasks []task) error {
 		if err != nil {
 			return err
 		}
-		told, err := readA2A(answer)
+		parsed, err := readA2A(answer)
 		if err != nil {
 			return err
 		}
 		var known bool
-		if t.id, known = host.ParseUUID([]byte(told.Result.Task.ID)); !known || told.Result.Task.Status.State != TaskSubmitted {
+		if t.id, known = host.ParseUUID([]byte(parsed.Result.Task.ID)); !known || parsed.Result.Task.Status.State != TaskSubmitted {
 			return host.Wrong("not a task that was submitted")
 		}
 		places[t.id] = t
@@ -130,7 +130,7 @@ func (a *Scenario) beginOf(ctx context.Context, tasks []task) error {
 
 // subscribe subscribes to tasks, measures the memory of the streams, and answers all tasks.
 // Each stream must bring the result and the end of its task, and then end. It adds to the
-// figures and laps of run.
+// figures and parts of run.
 func (a *Scenario) subscribe(ctx context.Context, tasks []task, meter host.Meter, run *result.Run) error {
 	h := a.host
 	if err := h.FreshTokens(ctx); err != nil {
@@ -192,8 +192,8 @@ func (s *subscriptions) open(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("a subscription without its first event: %w", err)
 		}
-		var told a2aAnswer
-		if json.Unmarshal(event.Data, &told) != nil || told.Result.Task == nil || told.Result.Task.ID != t.id.String() {
+		var parsed a2aAnswer
+		if json.Unmarshal(event.Data, &parsed) != nil || parsed.Result.Task == nil || parsed.Result.Task.ID != t.id.String() {
 			return host.Wrong("a subscription begins with another task")
 		}
 		s.readers.Go(func() {
@@ -213,20 +213,20 @@ func readEnd(stream *wire.Stream, p *host.Payloads, t *task) (arrived time.Time,
 			return arrived, fmt.Errorf("a subscription ends before its task: %w", err)
 		}
 		arrived = time.Now()
-		var told a2aAnswer
-		if json.Unmarshal(event.Data, &told) != nil {
+		var parsed a2aAnswer
+		if json.Unmarshal(event.Data, &parsed) != nil {
 			return arrived, errA2A
 		}
-		if update := told.Result.Artifact; update != nil {
+		if update := parsed.Result.Artifact; update != nil {
 			expected := t.key
-			expected.Part = host.PartReply
+			expected.Kind = host.KindReply
 			if given || !isText(p, update.Artifact.Parts, expected) {
 				return arrived, host.Wrong("a subscription brings another result than the one given")
 			}
 			given = true
 			continue
 		}
-		update := told.Result.Status
+		update := parsed.Result.Status
 		switch own := update != nil && update.TaskID == t.id.String(); {
 		case own && update.Status.State == TaskWorking && !given:
 			continue
@@ -246,7 +246,7 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 	err := s.host.OnConnections(ctx, completers, len(s.tasks), func(c *host.Caller, i int) error {
 		t := &s.tasks[i]
 		key := t.key
-		key.Part = host.PartReply
+		key.Kind = host.KindReply
 		reply := s.a2a.partsReply(t.to.Org.Token)
 		sent[i] = time.Now()
 		if err := reply.send(c.Conn, c.Payloads, t.message, key); err != nil {
@@ -262,7 +262,7 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 	if err != nil {
 		return err
 	}
-	run.Laps[LapEnd] = ends.Latency()
+	run.Parts[PartEnd] = ends.Latency()
 	run.Figures[FigureLastEnd] = float64(last.Sub(began).Microseconds()) / 1e3
 	run.Figures[FigureLastEndAfter] = float64(max(0, last.Sub(replied)).Microseconds()) / 1e3
 	return nil

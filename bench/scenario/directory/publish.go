@@ -31,12 +31,12 @@ const (
 	besideSearches = 20 * time.Millisecond
 )
 
-// Laps of a run of Directory: while publishRate cards a second are published.
+// Parts of a run of Directory: while publishRate cards a second are published.
 const (
-	LapPut        = "100 published a second: 200 of a card"
-	LapFound      = "100 published a second: found by its words after the 200"
-	LapMeant      = "100 published a second: found by its meaning after the 200"
-	LapTextBeside = "100 published a second: words"
+	PartPut        = "100 published a second: 200 of a card"
+	PartFound      = "100 published a second: found by its words after the 200"
+	PartMeant      = "100 published a second: found by its meaning after the 200"
+	PartTextBeside = "100 published a second: words"
 )
 
 // publishAgain publishes cards again at a fixed rate, each with a new word, and looks for
@@ -55,11 +55,11 @@ func (d *Scenario) publishAgain(ctx context.Context, plan load.Plan, run *result
 	if m == nil {
 		return errors.Join(err, besideErr)
 	}
-	for name, lap := range m.Laps {
-		run.Laps[name] = lap.Latency()
+	for name, part := range m.Parts {
+		run.Parts[name] = part.Latency()
 	}
 	if searches.Count() > 0 {
-		run.Laps[LapTextBeside] = searches.Latency()
+		run.Parts[PartTextBeside] = searches.Latency()
 	}
 	for reason, n := range m.Reasons {
 		run.Failures += n
@@ -118,7 +118,7 @@ func (d *Scenario) Republisher(ctx context.Context, worker int) (load.Client, er
 func (r *republishing) Close() error { return errors.Join(r.conn.Close(), r.searches.Close()) }
 
 // Do implements load.Client.
-func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
+func (r *republishing) Do(ctx context.Context, _ int, parts *load.Parts) error {
 	n := int(r.Index.republished.Add(1))
 	at := n % r.Index.fresh
 	card, of := r.Index.Cards[at], r.Index.agents[at]
@@ -130,18 +130,18 @@ func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
 		return err
 	}
 	answered := time.Now()
-	laps.Note(LapPut, answered.Sub(began))
+	parts.Note(PartPut, answered.Sub(began))
 	if err := r.find(ctx, of, "limit=3&q="+word); err != nil {
 		return err
 	}
-	laps.Note(LapFound, time.Since(answered))
+	parts.Note(PartFound, time.Since(answered))
 	if n%MeantEvery != 0 {
 		return nil
 	}
 	if err := r.find(ctx, of, "category="+word+"&semantic="+meaningOf(&card)); err != nil {
 		return err
 	}
-	laps.Note(LapMeant, time.Since(answered))
+	parts.Note(PartMeant, time.Since(answered))
 	return nil
 }
 

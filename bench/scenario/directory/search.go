@@ -35,19 +35,19 @@ const (
 	JudgedLeast = 50
 )
 
-// Laps of a run of Directory: searches alone.
+// Parts of a run of Directory: searches alone.
 const (
-	LapText       = "words"
-	LapMisspelled = "words, one misspelled"
-	LapSemantic   = "meaning"
-	LapFilter     = "filters"
-	LapBoth       = "words and meaning"
-	LapNarrow     = "words and filters"
-	LapBrowse     = "all by name"
-	LapNext       = "words, second page"
-	LapDetail     = "detail"
-	LapFirstPhase = "stream: first phase"
-	LapLastPhase  = "stream: second phase"
+	PartText       = "words"
+	PartMisspelled = "words, one misspelled"
+	PartSemantic   = "meaning"
+	PartFilter     = "filters"
+	PartBoth       = "words and meaning"
+	PartNarrow     = "words and filters"
+	PartBrowse     = "all by name"
+	PartNext       = "words, second page"
+	PartDetail     = "detail"
+	PartFirstPhase = "stream: first phase"
+	PartLastPhase  = "stream: second phase"
 )
 
 // SearchTally counts answers that cannot be judged one by one.
@@ -112,26 +112,26 @@ func (d *Scenario) Searcher(ctx context.Context, client int, run uint16, tally *
 func (s *searching) Close() error { return s.conn.Close() }
 
 // Do implements load.Client.
-func (s *searching) Do(ctx context.Context, _ int, laps *load.Laps) error {
+func (s *searching) Do(ctx context.Context, _ int, parts *load.Parts) error {
 	switch n := s.random.IntN(100); {
 	case n < 35:
-		return s.Text(laps)
+		return s.Text(parts)
 	case n < 50:
-		return s.Semantic(laps)
+		return s.Semantic(parts)
 	case n < 65:
-		return s.Filtered(laps)
+		return s.Filtered(parts)
 	case n < 75:
-		return s.Narrow(laps)
+		return s.Narrow(parts)
 	case n < 82:
-		return s.Both(laps)
+		return s.Both(parts)
 	case n < 87:
-		return s.Browse(laps)
+		return s.Browse(parts)
 	case n < 92:
-		return s.Second(laps)
+		return s.Second(parts)
 	case n < 96:
-		return s.Detail(laps)
+		return s.Detail(parts)
 	default:
-		return s.Stream(ctx, laps)
+		return s.Stream(ctx, parts)
 	}
 }
 
@@ -142,10 +142,10 @@ func (s *searching) target() (int, *cards.Card) {
 }
 
 // ask searches and records how long the answer took.
-func (s *searching) ask(laps *load.Laps, lap, query string) (*listing, error) {
+func (s *searching) ask(parts *load.Parts, part, query string) (*listing, error) {
 	l, took, err := s.timed(query)
 	if err == nil {
-		laps.Note(lap, took)
+		parts.Note(part, took)
 	}
 	return l, err
 }
@@ -164,7 +164,7 @@ func (s *searching) timed(query string) (*listing, time.Duration, error) {
 // Text searches by words: half of the time by those of a name, by which its card is to be
 // found, half of the time by a few that many cards have, or by a misspelled name of a
 // maker.
-func (s *searching) Text(laps *load.Laps) error {
+func (s *searching) Text(parts *load.Parts) error {
 	i, c := s.target()
 	wrongly, named := s.random.Float64() < misspelled, s.random.IntN(2) == 0
 	var query string
@@ -180,9 +180,9 @@ func (s *searching) Text(laps *load.Laps) error {
 	if err != nil {
 		return err
 	}
-	laps.Note(LapText, took)
+	parts.Note(PartText, took)
 	if wrongly {
-		laps.Note(LapMisspelled, took)
+		parts.Note(PartMisspelled, took)
 	}
 	if err := s.sound(l, "text"); err != nil {
 		return err
@@ -198,9 +198,9 @@ func (s *searching) Text(laps *load.Laps) error {
 	return nil
 }
 
-func (s *searching) Semantic(laps *load.Laps) error {
+func (s *searching) Semantic(parts *load.Parts) error {
 	need, category := cards.Need(s.random)
-	l, err := s.ask(laps, LapSemantic, "semantic="+url.QueryEscape(need))
+	l, err := s.ask(parts, PartSemantic, "semantic="+url.QueryEscape(need))
 	if err != nil {
 		return err
 	}
@@ -213,9 +213,9 @@ func (s *searching) Semantic(laps *load.Laps) error {
 	return s.sound(l, "semantic")
 }
 
-func (s *searching) Filtered(laps *load.Laps) error {
+func (s *searching) Filtered(parts *load.Parts) error {
 	f := &s.index.Filters[s.random.IntN(len(s.index.Filters))]
-	l, err := s.ask(laps, LapFilter, f.Query)
+	l, err := s.ask(parts, PartFilter, f.Query)
 	if err != nil {
 		return err
 	}
@@ -225,10 +225,10 @@ func (s *searching) Filtered(laps *load.Laps) error {
 	return errors.Join(s.sound(l, "structured"), s.pass(l, f))
 }
 
-func (s *searching) Narrow(laps *load.Laps) error {
+func (s *searching) Narrow(parts *load.Parts) error {
 	i, c := s.target()
 	f := filter{category: c.Categories[0], language: c.Languages[0]}
-	l, err := s.ask(laps, LapNarrow, f.encode()+"&q="+url.QueryEscape(cards.Names(s.random, c, false)))
+	l, err := s.ask(parts, PartNarrow, f.encode()+"&q="+url.QueryEscape(cards.Names(s.random, c, false)))
 	if err != nil {
 		return err
 	}
@@ -238,9 +238,9 @@ func (s *searching) Narrow(laps *load.Laps) error {
 	return errors.Join(s.sound(l, "text", "structured"), s.pass(l, &f))
 }
 
-func (s *searching) Both(laps *load.Laps) error {
+func (s *searching) Both(parts *load.Parts) error {
 	i, c := s.target()
-	l, err := s.ask(laps, LapBoth, "q="+url.QueryEscape(cards.Names(s.random, c, false))+"&semantic="+url.QueryEscape(c.Skills[0].Description))
+	l, err := s.ask(parts, PartBoth, "q="+url.QueryEscape(cards.Names(s.random, c, false))+"&semantic="+url.QueryEscape(c.Skills[0].Description))
 	if err != nil {
 		return err
 	}
@@ -249,8 +249,8 @@ func (s *searching) Both(laps *load.Laps) error {
 }
 
 // Browse lists cards by name. Only their number is checked.
-func (s *searching) Browse(laps *load.Laps) error {
-	l, err := s.ask(laps, LapBrowse, "sort=name")
+func (s *searching) Browse(parts *load.Parts) error {
+	l, err := s.ask(parts, PartBrowse, "sort=name")
 	if err == nil && (l.total < len(s.index.Cards) || len(l.ids) != min(directoryPage, l.total)) {
 		err = host.Wrong("a list that lacks cards")
 	}
@@ -258,14 +258,14 @@ func (s *searching) Browse(laps *load.Laps) error {
 }
 
 // Second reads the second page of a search by words; the first is not measured.
-func (s *searching) Second(laps *load.Laps) error {
+func (s *searching) Second(parts *load.Parts) error {
 	_, c := s.target()
 	query := "q=" + url.QueryEscape(cards.Few(s.random, c))
 	first, _, err := s.timed(query)
 	if err != nil || first.cursor == "" {
 		return err
 	}
-	next, err := s.ask(laps, LapNext, query+"&cursor="+url.QueryEscape(first.cursor))
+	next, err := s.ask(parts, PartNext, query+"&cursor="+url.QueryEscape(first.cursor))
 	if err != nil {
 		return err
 	}
@@ -280,14 +280,14 @@ func (s *searching) Second(laps *load.Laps) error {
 	return nil
 }
 
-func (s *searching) Detail(laps *load.Laps) error {
+func (s *searching) Detail(parts *load.Parts) error {
 	i, c := s.target()
 	began := time.Now()
 	body, err := host.Get(s.conn, "/directory/agents/"+s.index.agents[i].ID.String(), "")
 	if err != nil {
 		return err
 	}
-	laps.Note(LapDetail, time.Since(began))
+	parts.Note(PartDetail, time.Since(began))
 	var shown cardRow
 	if json.Unmarshal(body, &shown) != nil || shown.Name != c.Name {
 		return host.Wrong("another card than the one asked for")
@@ -297,7 +297,7 @@ func (s *searching) Detail(laps *load.Laps) error {
 
 // Stream searches in two phases, over a connection of its own. What it records begins
 // with the connection.
-func (s *searching) Stream(ctx context.Context, laps *load.Laps) error {
+func (s *searching) Stream(ctx context.Context, parts *load.Parts) error {
 	i, c := s.target()
 	path := "/directory/agents/stream?q=" + url.QueryEscape(cards.Names(s.random, c, false)) + "&semantic=" + url.QueryEscape(c.Skills[0].Description)
 	began := time.Now()
@@ -306,12 +306,12 @@ func (s *searching) Stream(ctx context.Context, laps *load.Laps) error {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	for _, phase := range [...]struct{ name, lap string }{{"fuzzy", LapFirstPhase}, {"semantic", LapLastPhase}} {
+	for _, phase := range [...]struct{ name, part string }{{"fuzzy", PartFirstPhase}, {"semantic", PartLastPhase}} {
 		event, err := stream.Next()
 		if err != nil {
 			return err
 		}
-		laps.Note(phase.lap, time.Since(began))
+		parts.Note(phase.part, time.Since(began))
 		l, err := readRows(event.Data)
 		if err != nil {
 			return err

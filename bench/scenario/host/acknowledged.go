@@ -175,7 +175,7 @@ func (a *comparison) Read(id UUID, key Key, sound bool, box uint32) {
 func (b *mailboxReading) newer(key Key) bool {
 	who := author{key.Run, key.Worker}
 	last, seen := b.oldest[who]
-	if seen && (key.N > last.N || key.N == last.N && key.Part > last.Part) {
+	if seen && (key.N > last.N || key.N == last.N && key.Kind > last.Kind) {
 		return true
 	}
 	if b.oldest == nil {

@@ -14,16 +14,16 @@ type Client struct {
 	// Key is that of the operation in progress.
 	Key    Key
 	Choice *rand.Rand
-	do     func(c *Client, laps *load.Laps) error
+	do     func(c *Client, parts *load.Parts) error
 }
 
 // Clients begins a run and returns the Dial of clients whose operations are do.
-func (h *Host) Clients(do func(c *Client, laps *load.Laps) error) load.Dial {
+func (h *Host) Clients(do func(c *Client, parts *load.Parts) error) load.Dial {
 	return h.ClientsInto(&h.Log, do)
 }
 
 // ClientsInto is Clients for messages that are recorded in another log.
-func (h *Host) ClientsInto(log *Log, do func(c *Client, laps *load.Laps) error) load.Dial {
+func (h *Host) ClientsInto(log *Log, do func(c *Client, parts *load.Parts) error) load.Dial {
 	run := h.NextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		c, err := h.CallerInto(ctx, log)
@@ -35,7 +35,7 @@ func (h *Host) ClientsInto(log *Log, do func(c *Client, laps *load.Laps) error) 
 }
 
 // Do implements load.Client.
-func (c *Client) Do(_ context.Context, n int, laps *load.Laps) error {
-	c.Key.N, c.Key.Part = uint32(n), 0
-	return c.do(c, laps)
+func (c *Client) Do(_ context.Context, n int, parts *load.Parts) error {
+	c.Key.N, c.Key.Kind = uint32(n), 0
+	return c.do(c, parts)
 }

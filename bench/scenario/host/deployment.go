@@ -204,12 +204,12 @@ func (w *Deployment) CreateAgent(conn *wire.HTTP, of *Org, name string) (*Agent,
 	if err != nil {
 		return nil, err
 	}
-	var told struct {
+	var parsed struct {
 		ID     parley.AgentID `json:"id"`
 		Handle string         `json:"handle"`
 	}
-	if json.Unmarshal(body, &told) != nil || told.ID.Zero() || told.Handle == "" {
+	if json.Unmarshal(body, &parsed) != nil || parsed.ID.Zero() || parsed.Handle == "" {
 		return nil, Wrong("an agent without id or handle")
 	}
-	return &Agent{Org: of, ID: told.ID, Handle: told.Handle}, nil
+	return &Agent{Org: of, ID: parsed.ID, Handle: parsed.Handle}, nil
 }

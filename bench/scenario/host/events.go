@@ -9,10 +9,10 @@ import (
 	"parley/bench/wire"
 )
 
-// Parts of an operation with two messages.
+// Kinds of the messages of an operation with two.
 const (
-	PartRequest uint8 = iota
-	PartReply
+	KindRequest uint8 = iota
+	KindReply
 )
 
 const (

@@ -101,15 +101,15 @@ type Joining struct {
 
 // Join requests a seat for an agent.
 func (g *Group) Join(conn *wire.HTTP, w *Deployment, a *Agent) (Joining, error) {
-	var told Joining
+	var parsed Joining
 	body, err := Call(conn, 200, "POST", g.Path("/join"), a.Org.Token, w.ActingHeader(a), []byte("{}"))
 	if err != nil {
-		return told, err
+		return parsed, err
 	}
-	if json.Unmarshal(body, &told) != nil || told.Member.Agent+told.Request.Agent != a.ID.String() {
-		return told, Wrong("not what became of the agent that would join")
+	if json.Unmarshal(body, &parsed) != nil || parsed.Member.Agent+parsed.Request.Agent != a.ID.String() {
+		return parsed, Wrong("not what became of the agent that would join")
 	}
-	return told, nil
+	return parsed, nil
 }
 
 func (g *Group) Path(rest string) string { return "/groups/" + g.ID.String() + rest }

@@ -77,7 +77,7 @@ func TestReadPage(t *testing.T) {
 
 func TestPayloads(t *testing.T) {
 	p := newPayloads(42, 100)
-	for _, key := range []Key{{}, {Run: 65535, Part: 15, Worker: WorkersMax - 1, N: 4294967295}, {Run: 1, Part: 1, Worker: 2, N: 3}} {
+	for _, key := range []Key{{}, {Run: 65535, Kind: 15, Worker: WorkersMax - 1, N: 4294967295}, {Run: 1, Kind: 1, Worker: 2, N: 3}} {
 		payload := make([]byte, p.Size)
 		p.Write(payload, key)
 		if got, sound := p.Read(payload); !sound || got != key {

@@ -66,15 +66,15 @@ func Call(conn *wire.HTTP, status int, method, path, token string, headers [][2]
 // Refusal returns the error for an answer with an unexpected status. known is false if
 // the operation may have happened nevertheless.
 func Refusal(answer wire.Answer) (err error, known bool) {
-	var told struct {
+	var parsed struct {
 		Code string `json:"code"`
 	}
-	_ = json.Unmarshal(answer.Body, &told) // what is no JSON has no code
+	_ = json.Unmarshal(answer.Body, &parsed) // what is no JSON has no code
 	reason := fmt.Sprintf("status %d", answer.Status)
-	if told.Code != "" {
-		reason += " " + told.Code
+	if parsed.Code != "" {
+		reason += " " + parsed.Code
 	}
-	return load.Refused{Reason: reason}, answer.Status < 500 || told.Code == "overloaded"
+	return load.Refused{Reason: reason}, answer.Status < 500 || parsed.Code == "overloaded"
 }
 
 // page is a read inbox page.
@@ -125,7 +125,7 @@ func (o *order) next(key Key) error {
 		if newer.Run != key.Run || newer.Worker != key.Worker {
 			continue
 		}
-		if newer.N < key.N || newer.N == key.N && newer.Part <= key.Part {
+		if newer.N < key.N || newer.N == key.N && newer.Kind <= key.Kind {
 			return Wrong("the page is not newest first")
 		}
 	}

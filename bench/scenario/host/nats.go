@@ -79,7 +79,7 @@ type NATSReader struct {
 }
 
 // Do implements load.Client.
-func (r *NATSReader) Do(context.Context, int, *load.Laps) error {
+func (r *NATSReader) Do(context.Context, int, *load.Parts) error {
 	n, err := r.page(natsSubject + strconv.Itoa(r.Choice.IntN(r.Agents)))
 	if err == nil && n != PageSize {
 		err = Wrong("a page of " + strconv.Itoa(n) + " instead of 20 messages")

@@ -14,8 +14,8 @@ import (
 type Key struct {
 	// Run is the number of the host's preparation, including fills.
 	Run uint16
-	// Part distinguishes the messages of one operation.
-	Part   uint8
+	// Kind distinguishes the messages of one operation.
+	Kind   uint8
 	Worker uint32
 	// N is the number of the worker's operation.
 	N uint32
@@ -23,7 +23,7 @@ type Key struct {
 
 const (
 	// KeyLength is eight digits of the seed, four of the run, five of the worker,
-	// eight of the operation and one of the part, with hyphens after each.
+	// eight of the operation and one of the kind, with hyphens after each.
 	KeyLength = 8 + 1 + 4 + 1 + 5 + 1 + 8 + 1 + 1 + 1
 	// PayloadMin is the shortest payload that holds a key.
 	PayloadMin = KeyLength
@@ -57,9 +57,9 @@ func newPayloads(seed uint64, length int) *Payloads {
 	return p
 }
 
-// tail returns the part of the payload after the key.
+// tail returns the kind of the payload after the key.
 func (p *Payloads) tail(key Key) []byte {
-	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Part) + 1) * 0x9E3779B97F4A7C15
+	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Kind) + 1) * 0x9E3779B97F4A7C15
 	at := int(h >> 44) // twenty bits: an index into the pool
 	return p.pool[at : at+p.Size-KeyLength]
 }
@@ -75,7 +75,7 @@ func (p *Payloads) Write(to []byte, key Key) {
 	to[19] = '-'
 	hexDigits(to[20:28], uint64(key.N))
 	to[28] = '-'
-	hexDigits(to[29:30], uint64(key.Part))
+	hexDigits(to[29:30], uint64(key.Kind))
 	to[30] = '-'
 }
 
@@ -88,9 +88,9 @@ func (p *Payloads) Read(payload []byte) (key Key, ok bool) {
 	run, ok1 := hexValue(payload[9:13])
 	worker, ok2 := hexValue(payload[14:19])
 	n, ok3 := hexValue(payload[20:28])
-	part, ok4 := hexValue(payload[29:30])
+	kind, ok4 := hexValue(payload[29:30])
 	hyphens := payload[8] == '-' && payload[13] == '-' && payload[19] == '-' && payload[28] == '-' && payload[30] == '-'
-	key = Key{Run: uint16(run), Part: uint8(part), Worker: uint32(worker), N: uint32(n)}
+	key = Key{Run: uint16(run), Kind: uint8(kind), Worker: uint32(worker), N: uint32(n)}
 	return key, ok1 && ok2 && ok3 && ok4 && hyphens && bytes.Equal(payload[KeyLength:], p.tail(key))
 }
 

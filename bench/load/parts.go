@@ -53,20 +53,20 @@ func (d *distributions) part(name string, took time.Duration) {
 	d.parts[name].Record(took)
 }
 
-// Laps records the durations of parts of a client's operations. Each worker has its own,
+// Parts records the durations of parts of a client's operations. Each worker has its own,
 // which is used only within Do.
-type Laps struct {
+type Parts struct {
 	intended time.Time
 	measured bool
 	into     *distributions
 }
 
-// NewLaps returns laps for a client that is used outside of a run. They record nothing.
-func NewLaps() *Laps { return &Laps{} }
+// NewParts returns parts for a client that is used outside of a run. They record nothing.
+func NewParts() *Parts { return &Parts{} }
 
 // Note records that the part called name took d, usually measured from Intended. The same
 // name may be noted several times in one operation. Notes of the warm-up are dropped.
-func (l *Laps) Note(name string, d time.Duration) {
+func (l *Parts) Note(name string, d time.Duration) {
 	if l.measured {
 		l.into.part(name, d)
 	}
@@ -74,7 +74,7 @@ func (l *Laps) Note(name string, d time.Duration) {
 
 // Intended returns when the current operation should have started: its arrival in an open
 // loop, its actual start in a closed loop.
-func (l *Laps) Intended() time.Time { return l.intended }
+func (l *Parts) Intended() time.Time { return l.intended }
 
 // Measured reports whether the current operation belongs to the measured window.
-func (l *Laps) Measured() bool { return l.measured }
+func (l *Parts) Measured() bool { return l.measured }
