@@ -54,15 +54,12 @@ func (d *distributions) part(name string, took time.Duration) {
 }
 
 // Parts records the durations of parts of a client's operations. Each worker has its own,
-// which is used only within Do.
+// which is used only within Do. The zero Parts record nothing.
 type Parts struct {
 	intended time.Time
 	measured bool
 	into     *distributions
 }
-
-// NewParts returns parts for a client that is used outside of a run. They record nothing.
-func NewParts() *Parts { return &Parts{} }
 
 // Note records that the part called name took d, usually measured from Intended. The same
 // name may be noted several times in one operation. Notes of the warm-up are dropped.

@@ -273,7 +273,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	if err := d.PublishAll(t.Context(), blindMeter{}); err != nil {
 		return err
 	}
-	parts, tally, figures := load.NewParts(), &directory.SearchTally{}, map[string]float64{}
+	parts, tally, figures := &load.Parts{}, &directory.SearchTally{}, map[string]float64{}
 	s, err := d.Searcher(t.Context(), 0, 1, tally)
 	if err != nil {
 		return err

@@ -33,7 +33,6 @@ func (g *growMessages) Run(ctx context.Context, r *host.Round) error {
 	}
 	if filled.Operations > 0 {
 		run.Figures["fill_per_second"] = filled.PerSecond()
-		run.Figures["fill_failures"] = float64(filled.Failures)
 	}
 	run.Size = h.Stored()
 	dial, err := g.set.Prepare(ctx, Send, run.Clients)
@@ -72,15 +71,11 @@ func (g *growMessages) besideEmpty(ctx context.Context, r *host.Round) (err erro
 		return fmt.Errorf("an empty server beside: %w", err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	sums, _, err := inTurn(ctx, r.Plan, r.Bench.Meter(), [2]*Set{g.set, setOf(empty)}, nil)
+	sums, _, err := inTurn(ctx, r.Plan, r.Bench.Meter(), [2]*Set{setOf(empty), g.set}, nil)
 	if err != nil {
 		return err
 	}
-	full, beside := sums[0].PerSecond(), sums[1].PerSecond()
-	r.Result.Figures["beside_per_second"], r.Result.Figures["empty_beside_per_second"] = full, beside
-	if beside > 0 {
-		r.Result.Figures["of_empty"] = full / beside
-	}
+	host.Compare(r.Result.Figures, sums, "empty_beside_per_second", "beside_per_second", "of_empty")
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"parley/bench/result"
 	"parley/bench/scenario/host"
 	"parley/client/api"
 )
@@ -65,7 +64,8 @@ func (q *quota) Run(ctx context.Context, r *host.Round) (err error) {
 		return err
 	}
 	last.Fill(r.Result)
-	fillQuota(r.Result, sums[0].PerSecond(), sums[1].PerSecond())
+	r.Result.Figures = map[string]float64{}
+	host.Compare(r.Result.Figures, sums, FigureFree, FigureLimited, FigureLimitedOfFree)
 	r.Result.Failures = sums[0].Failures + sums[1].Failures
 	r.Result.Reasons = sums[0].Reasons
 	for reason, n := range sums[1].Reasons {
@@ -79,13 +79,6 @@ func (q *quota) Run(ctx context.Context, r *host.Round) (err error) {
 		return err
 	}
 	return counted(before, after, other.Stored()-stored)
-}
-
-func fillQuota(run *result.Run, free, limited float64) {
-	run.Figures = map[string]float64{FigureFree: free, FigureLimited: limited}
-	if free > 0 {
-		run.Figures[FigureLimitedOfFree] = limited / free
-	}
 }
 
 // counted returns an error if the server with limits has not counted the accepted messages

@@ -91,12 +91,8 @@ func (w *webhook) Run(ctx context.Context, r *host.Round) error {
 		return err
 	}
 	last.Fill(run)
-	without, with := sums[0].PerSecond(), sums[1].PerSecond()
 	run.Figures = t.figures()
-	run.Figures[FigureWithout], run.Figures[FigureWith] = without, with
-	if without > 0 {
-		run.Figures[FigureWithOfWithout] = with / without
-	}
+	host.Compare(run.Figures, sums, FigureWithout, FigureWith, FigureWithOfWithout)
 	if err := w.besideHanging(ctx, plan, meter, parts[PartHanging]); err != nil {
 		return err
 	}

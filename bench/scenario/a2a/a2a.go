@@ -96,13 +96,8 @@ func (a *Scenario) calls(ctx context.Context, r *host.Round) error {
 	}
 	synced, called := &sums[0], &sums[1]
 	called.Fill(run)
-	run.Figures = map[string]float64{
-		FigureSync: synced.PerSecond(), FigureA2A: called.PerSecond(),
-		FigureSyncCPU: synced.CPUPerOperation(), FigureA2ACPU: called.CPUPerOperation(),
-	}
-	if run.Figures[FigureSync] > 0 {
-		run.Figures[FigureA2AOfSync] = run.Figures[FigureA2A] / run.Figures[FigureSync]
-	}
+	run.Figures = map[string]float64{FigureSyncCPU: synced.CPUPerOperation(), FigureA2ACPU: called.CPUPerOperation()}
+	host.Compare(run.Figures, sums, FigureSync, FigureA2A, FigureA2AOfSync)
 	run.Parts = map[string]result.Latency{PartSync: synced.Latency.Latency(), PartA2A: called.Latency.Latency()}
 	run.Failures += synced.Failures
 	for reason, n := range synced.Reasons {

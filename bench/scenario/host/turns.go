@@ -20,6 +20,15 @@ func (t *Turns) CPUPerOperation() float64 {
 	return float64(t.CPU.Microseconds()) / float64(max(1, t.Operations))
 }
 
+// Compare sets figures: the throughputs of two loads, and that of the second divided by that of the
+// first.
+func Compare(figures map[string]float64, sums [2]Turns, first, second, ratio string) {
+	figures[first], figures[second] = sums[0].PerSecond(), sums[1].PerSecond()
+	if figures[first] > 0 {
+		figures[ratio] = figures[second] / figures[first]
+	}
+}
+
 // InTurn measures windows of two loads in turn, so that a moment in which the machine is slow hits
 // both. Each window is prepared separately, and after is called behind it with the number of its
 // load. InTurn returns the sums of the windows, and the last window of the second load, which the
