@@ -74,7 +74,7 @@ func (q *quota) Run(ctx context.Context, r *host.Round) (err error) {
 	if r.Result.Failures > 0 {
 		r.Result.Invalid = "not all sends were accepted, so that the windows cannot be compared"
 	}
-	after, err := limited.spent(ctx)
+	_, after, err := limited.quotas(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,72 +106,58 @@ type spent struct {
 // terms are what a server says about its limits.
 type terms struct{ host *host.Host }
 
-// verify sends a message and checks the terms. With limits, every quota must be a number, the message must be counted and its rate must be stated. Without limits, the quota of messages must be open and no rate
-// may be stated. Comparing two servers is meaningless if one of them is not configured
-// as expected.
-func (t terms) verify(ctx context.Context, limited bool) (spent, error) {
-	used, err := t.check(ctx, limited)
-	if err != nil {
-		return spent{}, fmt.Errorf("%s: the terms are not those that were asked for: %w", t.host.Name(), err)
+// verify sends a message and checks the terms, because two servers cannot be compared if one of them
+// is not configured as expected. With limits, every quota must be a number, the message must be
+// counted and its rate must be stated. Without limits, the quota of messages must be open and no
+// rate may be stated.
+func (t terms) verify(ctx context.Context, limited bool) (used spent, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: the terms are not those that were asked for: %w", t.host.Name(), err)
+		}
+	}()
+	if err := t.host.FreshTokens(ctx); err != nil {
+		return used, err
 	}
-	return used, nil
+	quotas, before, err := t.quotas(ctx)
+	if err == nil {
+		err = judgeQuotas(quotas, t.host.Params.Tier, limited)
+	}
+	if err == nil {
+		err = t.checkRate(ctx, limited)
+	}
+	if err != nil {
+		return used, err
+	}
+	_, used, err = t.quotas(ctx)
+	if err == nil && used.resets.Equal(before.resets) && used.messages != before.messages+1 {
+		err = fmt.Errorf("a message was sent and %s went from %d to %d", quotaOfSends, before.messages, used.messages)
+	}
+	return used, err
 }
 
-func (t terms) check(ctx context.Context, limited bool) (spent, error) {
-	h := t.host
-	if err := h.FreshTokens(ctx); err != nil {
-		return spent{}, err
-	}
-	quotas, err := h.Deployment.SendingOrg.Client.Org.Quotas(ctx)
-	if err != nil {
-		return spent{}, err
-	}
-	if err := judgeQuotas(quotas, h.Params.Tier, limited); err != nil {
-		return spent{}, err
-	}
-	before := spentOf(quotas)
-	if err := t.checkRate(ctx, limited); err != nil {
-		return spent{}, err
-	}
-	after, err := t.spent(ctx)
-	if err == nil && after.resets.Equal(before.resets) && after.messages != before.messages+1 {
-		err = fmt.Errorf("a message was sent and %s went from %d to %d", quotaOfSends, before.messages, after.messages)
-	}
-	return after, err
-}
-
-// spent returns how many of today's messages the server has counted.
-func (t terms) spent(ctx context.Context) (spent, error) {
+// quotas returns the quotas, and how many of today's messages the server has counted.
+func (t terms) quotas(ctx context.Context) (*api.Quotas, spent, error) {
 	quotas, err := t.host.Deployment.SendingOrg.Client.Org.Quotas(ctx)
 	if err != nil {
-		return spent{}, err
+		return nil, spent{}, err
 	}
-	if quotas.Quotas[quotaOfSends].Used == nil {
-		return spent{}, fmt.Errorf("GET /org/quotas does not say how much of %s is used", quotaOfSends)
-	}
-	return spentOf(quotas), nil
-}
-
-func spentOf(quotas *api.Quotas) (s spent) {
 	q := quotas.Quotas[quotaOfSends]
-	if q.Used != nil {
-		s.messages = int64(*q.Used)
+	if q.Used == nil {
+		return nil, spent{}, fmt.Errorf("GET /org/quotas does not say how much of %s is used", quotaOfSends)
 	}
+	used := spent{messages: int64(*q.Used)}
 	if q.ResetsAt != nil {
-		s.resets = q.ResetsAt.Time
+		used.resets = q.ResetsAt.Time
 	}
-	return s
+	return quotas, used, nil
 }
 
 // judgeQuotas returns an error that says how the quotas differ from the expected ones.
 func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
-	sends, there := quotas.Quotas[quotaOfSends]
-	if !there || sends.Used == nil {
-		return fmt.Errorf("GET /org/quotas does not say how much of %s is used", quotaOfSends)
-	}
 	if !limited {
-		if sends.Limit != nil {
-			return fmt.Errorf("%s is limited to %d", quotaOfSends, *sends.Limit)
+		if limit := quotas.Quotas[quotaOfSends].Limit; limit != nil {
+			return fmt.Errorf("%s is limited to %d", quotaOfSends, *limit)
 		}
 		return nil
 	}
