@@ -168,7 +168,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/agents", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/agents", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/orgs", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/query/export", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/client/deliveries", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -180,6 +180,7 @@ var lattice = map[string]place{
 	"parley/http/export":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/actors/query/export", "parley/http/content"}), why: resourceWhy},
 	"parley/http/webhooks":         {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
 	"parley/http/groups":           {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
+	"parley/http/orgs":             {may: slices.Concat(resource, []string{"parley/actors/encoding", "parley/actors/registration"}), why: resourceWhy},
 	"parley/http/agents":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/mls", "parley/http/svid"}), why: resourceWhy},
 	"parley/http/messages":         {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content", "parley/http/httpserver", "parley/http/submission"}), why: resourceWhy},
 	"parley/http/streams":          {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/connlimit", "parley/http/content", "parley/http/internal/planted"}), why: resourceWhy},

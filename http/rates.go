@@ -190,6 +190,12 @@ func (s admission) openToGuesses(c *rest.Call) error {
 	return nil
 }
 
+// takeFailure counts a wrong secret of an address before it is checked; giveBack undoes that.
+func (s admission) takeFailure(c *rest.Call) (giveBack func(), err error) {
+	l := s.rates.tokenFailures
+	return func() { l.GiveBack(s.Source(c)) }, s.takeBySource(c, l)
+}
+
 // take counts one request of a key against a rate and rejects it if it is over.
 func take(c *rest.Call, l *limit.Limiter, key string) error {
 	ok, remaining, retry, reset := l.Take(key)

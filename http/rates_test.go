@@ -16,6 +16,7 @@ import (
 	"parley/http/auth"
 	"parley/http/httpserver"
 	"parley/http/limit"
+	"parley/http/orgs"
 	"parley/http/rest"
 )
 
@@ -350,16 +351,17 @@ func TestMailedTokens(t *testing.T) {
 	defer h.close()
 	p := h.tenant("acme")
 	now := h.service.Clock()
-	good, late := signup{h.service.core}.mailToken(p.owner, now.Add(mailTokenLifetime)), signup{h.service.core}.mailToken(p.owner, now.Add(-mailTokenLifetime))
+	registration := orgs.Registration{Options: h.service.ofOrgs}
+	good, late := registration.MailToken(p.owner, now.Add(orgs.MailTokenLifetime)), registration.MailToken(p.owner, now.Add(-orgs.MailTokenLifetime))
 	hand := func(token string) *response { return p.ask("POST", "/auth/verify-email", `{"token":"`+token+`"}`) }
 	hand(good).want(404)
-	h.service.Mail = func(string, string) {}
+	h.service.ofOrgs.Mail = func(string, string) {}
 	hand(good).want(200).is(map[string]any{"org_slug": "acme", "trust_tier": 1})
 	hand(good).want(200)
 	hand(late).want(410, "gone")
 	hand(good[1:]).want(404)
 	hand(h.service.Cursors.Seal("another list", p.owner.Bytes())).want(404)
-	hand(signup{h.service.core}.mailToken(parley.OrgID{}, now.Add(mailTokenLifetime))).want(404)
+	hand(registration.MailToken(parley.OrgID{}, now.Add(orgs.MailTokenLifetime))).want(404)
 }
 
 // TestConcurrentGuessesAreLimited: however many guesses arrive at once, no more of them

@@ -7,7 +7,9 @@ import (
 
 	"parley/actors"
 	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
+	"parley/http/rest"
 	"parley/http/view"
 )
 
@@ -73,4 +75,38 @@ const logKeyLifetime = 200 * 365 * 24 * time.Hour
 func (s *core) logKey(ctx context.Context) (auth.SigningKey, error) {
 	keys, err := SigningKeys(ctx, s.Node.LogKeys, s.Vault, logKeyLifetime, s.Clock, s.Entropy)
 	return keys.Current, err
+}
+
+// jwks publishes the keys that tokens, A2A cards and receipts are verified with. // spec: Directory and discovery (all public, no auth)
+func (s serverInfo) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+	if err := s.takeKeys(c.Context()); err != nil {
+		return rest.Rendered{}, err
+	}
+	keys, changed := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
+	for _, of := range []auth.KeySet{s.Issuer.Keys(), s.bridgeCards.Keys()} {
+		newest := time.Time{}
+		for _, k := range of.Published(c.Now()) {
+			if k.Created.After(newest) {
+				newest = k.Created
+			}
+			keys.Keys = append(keys.Keys, view.SigningKey(k.Public(), k.Kid))
+		}
+		// The former key was retired when the newest was created, and is published for
+		// SigningKeyAfterlife after that.
+		if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
+			newest = left
+		}
+		if newest.After(changed) {
+			changed = newest
+		}
+	}
+	receipts, err := s.receiptKeys.document(c.Context())
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	keys.Keys = append(keys.Keys, receipts.all...)
+	if newest := time.UnixMilli(receipts.newest); newest.After(changed) {
+		changed = newest
+	}
+	return c.Document(keys, changed, rest.CacheHour)
 }

@@ -13,6 +13,7 @@ import (
 	"parley/http/docs"
 	"parley/http/groups"
 	"parley/http/messages"
+	"parley/http/orgs"
 	"parley/http/rest"
 )
 
@@ -50,14 +51,14 @@ func (s *Service) Routes() []rest.Route {
 }
 
 func (s *Service) registrationRoutes() []rest.Route {
-	signup := signup{s.core}
+	registration, info := orgs.Registration{Options: s.ofOrgs}, serverInfo{s.core}
 	return []rest.Route{
-		rest.Typed(post, "/auth/register", rest.Public, 201, "Ask for a proof-of-work challenge.", signup.register),
-		rest.Typed(post, "/auth/register/solve", rest.Public, 201, "Solve the challenge and receive client credentials.", signup.solve),
-		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", signup.verifyEmail),
-		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", signup.token),
-		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", signup.authorizationServer),
-		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens and A2A cards are signed with.", signup.jwks),
+		rest.Typed(post, "/auth/register", rest.Public, 201, "Ask for a proof-of-work challenge.", registration.Register),
+		rest.Typed(post, "/auth/register/solve", rest.Public, 201, "Solve the challenge and receive client credentials.", registration.Solve),
+		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", registration.VerifyEmail),
+		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", registration.Token),
+		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", registration.AuthorizationServer),
+		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens and A2A cards are signed with.", info.jwks),
 	}
 }
 
@@ -133,14 +134,14 @@ func (s *Service) agentRoutes() []rest.Route {
 }
 
 func (s *Service) orgRoutes() []rest.Route {
-	orgs := orgs{s.core}
+	org := orgs.Orgs{Options: s.ofOrgs}
 	return []rest.Route{
-		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", orgs.getOrg),
-		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", orgs.patchOrg),
-		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", orgs.quotas),
-		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", orgs.createCredentials),
-		rest.Typed(remove, "/orgs/{id}", rest.Bearer, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", orgs.eraseOrg).ToErase(),
-		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", orgs.deleteCredentials),
+		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", org.Get),
+		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", org.Patch),
+		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", org.Usage),
+		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", org.AddCredentials),
+		rest.Typed(remove, "/orgs/{id}", rest.Bearer, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", org.Erase).ToErase(),
+		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", org.RevokeCredentials),
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"parley/http/groups"
 	"parley/http/limit"
 	"parley/http/messages"
+	"parley/http/orgs"
 	"parley/http/rest"
 	"parley/http/streams"
 	"parley/http/submission"
@@ -142,6 +143,7 @@ type core struct {
 	bridge     *a2a.Bridge
 	ofMessages *messages.Options
 	ofAgents   *agents.Service
+	ofOrgs     *orgs.Options
 	closing    atomic.Bool
 }
 
@@ -201,6 +203,12 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.ofGroups = groups.Options{
 		Node: o.Node, Agents: s.agents, Access: s.groups, Desk: s.desk, Quotas: o.Quotas, Lists: s.lists, Cursors: o.Cursors, Brand: o.Brand,
+	}
+	s.ofOrgs = &orgs.Options{
+		Node: o.Node, Issuer: o.Issuer, Cursors: o.Cursors, Entropy: o.Entropy, Quotas: o.Quotas, BaseURL: o.BaseURL, Brand: o.Brand, HostSlug: s.hostSlug,
+		Difficulty: o.Difficulty, TierAtSolve: o.TierAtSolve, Tries: s.tries, Mail: o.Mail, Source: admission{s}.Source,
+		TakeFailure: admission{s}.takeFailure, TakeToken: func(c *rest.Call, id parley.ClientID) error { return take(c, s.rates.token, string(id[:])) },
+		TakeKeys: s.takeKeys, Ended: func(id parley.ClientID) { s.endings.of(id) }, ExportsUsed: s.exports.Used, Started: time.Unix(s.started, 0),
 	}
 	s.directory = directory.New(directory.Options{
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Index: o.Directory, Lists: s.lists, Cursors: o.Cursors, Clock: o.Clock,
@@ -279,15 +287,12 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	}, nil
 }
 
-// errOrgErased refuses the tokens of an organization that was erased.
-var errOrgErased = auth.ErrNotAuthenticated.Saying("The organization was erased.")
-
 // erasing identifies the caller with the token that asked for the erasure of its
 // organization. Other tokens of the organization prove nothing any more.
 func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 	asked, err := s.Node.Erasures.BegunBy(context.Background(), org, sha256.Sum256(token))
 	if err == nil && !asked {
-		err = errOrgErased
+		err = orgs.ErrErased
 	}
 	return rest.Caller{Org: org, Erasing: true}, err
 }
@@ -295,8 +300,6 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 // The handlers, by topic.
 type (
 	bridge     struct{ *core } // A2A
-	orgs       struct{ *core }
-	signup     struct{ *core } // registration and tokens
 	serverInfo struct{ *core }
 	compliance struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.

@@ -245,7 +245,7 @@ func TestOwnersAreNotifiedOfDisabledWebhooks(t *testing.T) {
 func TestWebhooksOfAnAgentAreCounted(t *testing.T) {
 	g := newGroupHarness(t)
 	g.service.Quotas = access.Quotas("public")
-	g.service.webhooks.Quotas = access.Quotas("public")
+	g.service.webhooks.Quotas, g.service.ofOrgs.Quotas = access.Quotas("public"), access.Quotas("public")
 	for _, path := range []string{"a", "b", "c"} {
 		g.first.hook(g.ann, "https://example.com/"+path, "").want(201)
 	}

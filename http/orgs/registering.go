@@ -1,4 +1,4 @@
-package http
+package orgs
 
 import (
 	"encoding/binary"
@@ -15,7 +15,6 @@ import (
 	"parley/http/auth"
 	"parley/http/limit"
 	"parley/http/rest"
-	"parley/http/view"
 	"parley/journal"
 )
 
@@ -26,14 +25,14 @@ var (
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
 
-// register returns a proof-of-work challenge. It stores and reserves nothing: the
+// Register returns a proof-of-work challenge. It stores and reserves nothing: the
 // challenge is sealed in its id, and the first client to solve one gets the slug.
 // // spec: Registration and token
-func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
-	if parley.ReservedSlug(in.OrgSlug, s.Brand) || in.OrgSlug == s.hostSlug {
+func (s Registration) Register(c *rest.Call, in *api.Register) (api.Challenge, error) {
+	if parley.ReservedSlug(in.OrgSlug, s.Brand) || in.OrgSlug == s.HostSlug {
 		return api.Challenge{}, errReservedSlug
 	}
-	name, from := in.OrgSlug, admission(s).Source(c)
+	name, from := in.OrgSlug, s.Source(c)
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
@@ -64,7 +63,7 @@ func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) 
 const challengeList = "POST /auth/register"
 
 // challenge opens the id of a challenge. An id that this service did not seal is unknown.
-func (s signup) challenge(id string) (*registration.Challenge, error) {
+func (s Registration) challenge(id string) (*registration.Challenge, error) {
 	sealed, err := s.Cursors.Open(challengeList, id)
 	if err != nil {
 		return nil, registration.ErrUnknown
@@ -73,16 +72,16 @@ func (s signup) challenge(id string) (*registration.Challenge, error) {
 	return challenge, encoding.Unmarshal(sealed, challenge)
 }
 
-// solve creates the organization of a solved challenge. The secret is returned only here;
+// Solve creates the organization of a solved challenge. The secret is returned only here;
 // the server stores only its hash.
-func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
+func (s Registration) Solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	challenge, err := s.challenge(in.ChallengeID)
 	if err != nil {
 		return api.Credentials{}, err
 	}
 	// The try is taken before the nonce is checked, so that no more of them are checked than
 	// the limit allows, even of concurrent requests.
-	if !limit.TakeAll(limit.Draw{Window: s.tries, Key: challenge.GetText()}).OK {
+	if !limit.TakeAll(limit.Draw{Window: s.Tries, Key: challenge.GetText()}).OK {
 		return api.Credentials{}, registration.ErrExpired
 	}
 	secret := auth.NewSecret(s.Entropy)
@@ -91,13 +90,13 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 		Challenge: challenge, ChallengeID: in.ChallengeID, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:],
 	})
 	if !errors.Is(err, registration.ErrPowWrong) {
-		s.tries.GiveBack(challenge.GetText())
+		s.Tries.GiveBack(challenge.GetText())
 	}
 	if err != nil {
 		return api.Credentials{}, err
 	}
 	if s.Mail != nil {
-		s.Mail(made.Org.GetContactEmail(), s.mailToken(made.Org.OrgID(), c.Now().Add(mailTokenLifetime)))
+		s.Mail(made.Org.GetContactEmail(), s.MailToken(made.Org.OrgID(), c.Now().Add(MailTokenLifetime)))
 	}
 	c.SetHeader("Cache-Control", "no-store")
 	return api.Credentials{
@@ -107,20 +106,20 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 }
 
 const (
-	// mailTokenLifetime is how long a mailed token is valid.
-	mailTokenLifetime = 7 * 24 * time.Hour
+	// MailTokenLifetime is how long a mailed token is valid.
+	MailTokenLifetime = 7 * 24 * time.Hour
 	mailTokenList     = "POST /auth/verify-email"
 )
 
-// mailToken returns the token that proves access to an organization's mail. Only this
+// MailToken returns the token that proves access to an organization's mail. Only this
 // server can create it, so tokens need not be stored.
-func (s signup) mailToken(id parley.OrgID, expires time.Time) string {
+func (s Registration) MailToken(id parley.OrgID, expires time.Time) string {
 	return s.Cursors.Seal(mailTokenList, binary.BigEndian.AppendUint64(id.Bytes(), uint64(expires.Unix())))
 }
 
-// verifyEmail marks the organization's email as verified when its mailed token comes
+// VerifyEmail marks the organization's email as verified when its mailed token comes
 // back.
-func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
+func (s Registration) VerifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
 	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
 	switch {
 	case s.Mail == nil || err != nil || len(sealed) != 24:
@@ -135,17 +134,18 @@ func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmai
 	return api.VerifiedEmail{OrgID: o.OrgID(), OrgSlug: o.GetSlug(), TrustTier: int(o.GetTrustTier())}, nil
 }
 
-// token exchanges client credentials for an access token. Failures count against the
+// Token exchanges client credentials for an access token. Failures count against the
 // address of the request, never against the client that it names, so that nobody is
 // locked out by the guesses of others.
-func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
+func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
 	if !ok && in.ClientID != nil && in.ClientSecret != nil {
 		id, secret, ok = *in.ClientID, *in.ClientSecret, true
 	}
 	// The cost of a failure is taken first, so that no more secrets are checked than the
 	// rate allows, even of concurrent requests.
-	if err := admission(s).takeBySource(c, s.rates.tokenFailures); err != nil {
+	giveBack, err := s.TakeFailure(c)
+	if err != nil {
 		return api.Token{}, err
 	}
 	client, slug, owner, err := s.client(c, id, secret)
@@ -153,10 +153,10 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 		err = auth.ErrInvalidClient
 	}
 	if !errors.Is(err, auth.ErrInvalidClient) {
-		s.rates.tokenFailures.GiveBack(admission(s).Source(c))
+		giveBack()
 	}
 	if err == nil {
-		err = take(c, s.rates.token, string(client[:]))
+		err = s.TakeToken(c, client)
 	}
 	if err != nil {
 		return api.Token{}, err
@@ -164,7 +164,7 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	if in.GrantType != auth.GrantType {
 		return api.Token{}, errUnsupportedGrant
 	}
-	if err := s.takeKeys(c.Context()); err != nil {
+	if err := s.TakeKeys(c.Context()); err != nil {
 		return api.Token{}, err
 	}
 	token, _, err := s.Issuer.Mint(owner, slug, client)
@@ -179,7 +179,7 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 
 // client checks credentials. An unknown client takes the same time and gives the same
 // error as a wrong secret.
-func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
+func (s Registration) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
 	if malformed == nil {
 		if owner, err = s.Node.Orgs.ByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
@@ -202,45 +202,11 @@ func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID,
 	return client, slug, owner, nil
 }
 
-// authorizationServer describes the token endpoint. source: RFC 8414
-func (s signup) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+// AuthorizationServer describes the token endpoint. source: RFC 8414
+func (s Registration) AuthorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	return c.Document(api.AuthorizationServer{
 		Issuer: s.BaseURL, TokenEndpoint: s.BaseURL + "/oauth/token", JWKSURI: s.BaseURL + "/.well-known/jwks.json",
 		Scopes: []string{auth.Scope}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
 		AuthMethods: []string{"client_secret_basic", "client_secret_post"}, Documentation: s.BaseURL + "/docs",
-	}, time.Unix(s.started, 0), rest.CacheHour)
-}
-
-// jwks publishes the keys that tokens, A2A cards and receipts are verified with. // spec: Directory and discovery (all public, no auth)
-func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
-	if err := s.takeKeys(c.Context()); err != nil {
-		return rest.Rendered{}, err
-	}
-	keys, changed := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
-	for _, of := range []auth.KeySet{s.Issuer.Keys(), s.bridgeCards.Keys()} {
-		newest := time.Time{}
-		for _, k := range of.Published(c.Now()) {
-			if k.Created.After(newest) {
-				newest = k.Created
-			}
-			keys.Keys = append(keys.Keys, view.SigningKey(k.Public(), k.Kid))
-		}
-		// The former key was retired when the newest was created, and is published for
-		// SigningKeyAfterlife after that.
-		if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
-			newest = left
-		}
-		if newest.After(changed) {
-			changed = newest
-		}
-	}
-	receipts, err := s.receiptKeys.document(c.Context())
-	if err != nil {
-		return rest.Rendered{}, err
-	}
-	keys.Keys = append(keys.Keys, receipts.all...)
-	if newest := time.UnixMilli(receipts.newest); newest.After(changed) {
-		changed = newest
-	}
-	return c.Document(keys, changed, rest.CacheHour)
+	}, s.Started, rest.CacheHour)
 }

@@ -1,4 +1,4 @@
-package http
+package orgs
 
 import (
 	"context"
@@ -14,21 +14,22 @@ import (
 	"parley/http/view"
 )
 
-// getOrg returns the organization's record. // spec: Organization
-func (s orgs) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
+// Get returns the organization's record. // spec: Organization
+func (s Orgs) Get(c *rest.Call, _ *api.Nothing) (api.Org, error) {
 	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	return view.Org(o), err
 }
 
-func (s orgs) patchOrg(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
+// Patch changes the organization's record.
+func (s Orgs) Patch(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
 	o, err := s.Node.Orgs.Change(c.Context(), c.Caller.Org, org.Change{
 		Name: in.Name, ContactEmail: org.Clearable(in.ContactEmail), CountryCode: org.Clearable(in.CountryCode), Slug: in.Slug,
 	})
 	return view.Org(o), err
 }
 
-// quotas returns the limits of the organization's tier and their current use.
-func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
+// Usage returns the limits of the organization's tier and their current use.
+func (s Orgs) Usage(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	if err != nil {
 		return api.Quotas{}, err
@@ -48,14 +49,14 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name), Used: new(int(n)), ResetsAt: &midnight}
 	}
 	q.Quotas[parley.QuotaStoredBytes] = api.Quota{Limit: s.Quotas.Of(o, parley.QuotaStoredBytes), Used: new(int(max(used.Stored, 0)))}
-	exported, again := s.exports.Used(c.Caller.Org)
+	exported, again := s.ExportsUsed(c.Caller.Org)
 	q.Quotas[access.QuotaExports] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaExports), Used: &exported, ResetsAt: again}
 	return q, nil
 }
 
-// createCredentials adds a second pair of credentials, so that secrets can be changed
+// AddCredentials adds a second pair of credentials, so that secrets can be changed
 // without a gap. The secret is returned only here.
-func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
+func (s Orgs) AddCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
 	client, err := s.Node.Orgs.AddCredential(c.Context(), c.Caller.Org, hash[:])
@@ -68,25 +69,29 @@ func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Cre
 	}, nil
 }
 
-func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
+// RevokeCredentials revokes a pair of credentials and ends what they opened.
+func (s Orgs) RevokeCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
 	err := s.Node.Orgs.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
 	if err == nil {
-		s.endings.of(in.ClientID)
+		s.Ended(in.ClientID)
 	}
 	return rest.NoContent{}, err
 }
+
+// ErrErased refuses the tokens of an organization that was erased.
+var ErrErased = auth.ErrNotAuthenticated.Saying("The organization was erased.")
 
 var errEraseForeign = parley.ErrNotOwner.Saying("An organization can only erase itself.")
 
 // erasurePatience is how long a request waits for an erasure, which goes on in any case.
 const erasurePatience = 10 * time.Minute
 
-// eraseOrg erases the caller's organization. It returns when that is complete.
+// Erase erases the caller's organization. It returns when that is complete.
 // // spec: Compliance and infrastructure
-func (s orgs) eraseOrg(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
+func (s Orgs) Erase(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
 	if in.ID != c.Caller.Org {
 		if c.Caller.Erasing {
-			return api.Erasure{}, errOrgErased
+			return api.Erasure{}, ErrErased
 		}
 		return api.Erasure{}, errEraseForeign
 	}
