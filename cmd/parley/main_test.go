@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 
 	"parley/cmd/parley/program"
 )
@@ -95,5 +99,35 @@ func TestEverySettingHasItsVariable(t *testing.T) {
 		if flag.Help == "" {
 			t.Errorf("--%s has no help", flag.Name)
 		}
+	}
+}
+
+// TestCommandsGetTheirParameters: each parameter of a command's Run is bound by run or by kong, or provided
+// by a method of the command.
+func TestCommandsGetTheirParameters(t *testing.T) {
+	var chosen commands
+	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, command := range parser.Model.Leaves(false) {
+		target := command.Target.Addr()
+		known := []reflect.Type{reflect.TypeFor[context.Context](), reflect.TypeFor[*program.Streams](), reflect.TypeFor[*kong.Kong](), reflect.TypeFor[*kong.Context]()}
+		for i := range target.NumMethod() {
+			if method := target.Type().Method(i); strings.HasPrefix(method.Name, "Provide") {
+				known = append(known, method.Type.Out(0))
+			}
+		}
+		runs := target.MethodByName("Run").Type()
+		for i := range runs.NumIn() {
+			checked++
+			if !slices.Contains(known, runs.In(i)) {
+				t.Errorf("%s: nothing provides %s", command.FullPath(), runs.In(i))
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("%d parameters checked", checked)
 	}
 }

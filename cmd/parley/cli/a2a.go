@@ -41,7 +41,7 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	from, _, err := c.Open()
+	from, err := c.ProvideSession()
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 		Handle: c.To, ActingAgent: c.Agent, MessageID: c.ID, TaskID: c.Task, ContextID: c.Context, Parts: client.A2AText(string(text)), Wait: c.Wait,
 	}
 	if parley.ValidAgentName(c.To) {
-		own, err := findAgent(ctx, from, c.To)
+		own, err := profile.FindAgent(ctx, from, c.To)
 		if err != nil {
 			return err
 		}

@@ -49,10 +49,7 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if agent.BindError != nil {
 		std.Note("the keys are not bound or not all published yet; the agent's next command tries again: %v", agent.BindError)
 	}
-	if std.JSON {
-		return std.Value(agent.Record)
-	}
-	return std.Say("created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
+	return std.Show(agent.Record, "created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
 }
 
 type agentListCmd struct {
@@ -60,79 +57,24 @@ type agentListCmd struct {
 	Revoked bool `help:"List revoked agents too."`
 }
 
-func (c *agentListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *agentListCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	agents, err := from.Agents.List(ctx, api.ListAgents{IncludeRevoked: c.Revoked})
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return program.List(std, agents)
-	}
-	rows := [][]string{{"HANDLE", "ID", "CREATED", "STATE"}}
-	for _, a := range agents {
+	return program.Rows(std, agents, []string{"HANDLE", "ID", "CREATED", "STATE"}, func(a api.Agent) []string {
 		state := "active"
 		if a.RevokedAt != nil {
 			state = "revoked"
 		}
-		rows = append(rows, []string{program.Text(a.Handle), a.ID.String(), program.Clock(a.CreatedAt), state})
-	}
-	return std.Table(rows)
+		return []string{program.Text(a.Handle), a.ID.String(), program.Clock(a.CreatedAt), state}
+	})
 }
 
-type agentShowCmd struct {
-	profile.Flags
-	Agent string `arg:"" help:"Name, handle or id."`
-}
+type agentShowCmd struct{ profile.AgentArg }
 
-func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
-	agent, err := findAgent(ctx, from, c.Agent)
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(agent)
-	}
-	return std.Say("%s\n%s", program.Text(agent.Handle), agentDetails(agent))
-}
-
-// findAgent returns the organization's agent with this name, handle or id.
-func findAgent(ctx context.Context, from *client.Session, name string) (*api.Agent, error) {
-	agents, err := from.Agents.List(ctx, api.ListAgents{IncludeRevoked: true})
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range agents {
-		if a.Name == name || strings.EqualFold(program.Text(a.Handle), name) || a.ID.String() == name {
-			return &a, nil
-		}
-	}
-	return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
-}
-
-// agentsThereAre lists the organization's active agents, only a few if there are many.
-func agentsThereAre(agents []api.Agent) string {
-	const few = 10
-	var names []string
-	for _, a := range agents {
-		if a.RevokedAt == nil {
-			names = append(names, a.Name)
-		}
-	}
-	switch n := len(names); {
-	case n == 0:
-		return "it has none: create one with \"" + program.Typed("agent create NAME") + "\""
-	case n > few:
-		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:few], ", "), n-few)
-	}
-	return "it has " + strings.Join(names, ", ")
+func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams, agent *profile.OwnAgent) error {
+	return std.Show(agent.Agent, "%s\n%s", program.Text(agent.Handle), agentDetails(agent.Agent))
 }
 
 type agentKeysCmd struct {
@@ -150,14 +92,11 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(keys)
-	}
 	text := fmt.Sprintf("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
 	if keys.PQPublicKey != nil {
 		text += "\n" + pqLine(keys)
 	}
-	return std.Say("%s", text)
+	return std.Show(keys, "%s", text)
 }
 
 // keysOf returns the public keys of an agent that is named by its handle, its id or, if
@@ -179,7 +118,7 @@ func publicName(ctx context.Context, from *client.Session, name string) (string,
 	if _, notID := parley.ParseID[parley.AgentID](name); notID == nil {
 		return name, nil
 	}
-	own, err := findAgent(ctx, from, name)
+	own, err := profile.FindAgent(ctx, from, name)
 	if err != nil {
 		return "", err
 	}
@@ -224,40 +163,29 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(record)
-	}
-	return std.Say("new keys for %s\n%s", program.Text(record.Handle), agentDetails(record))
+	return std.Show(record, "new keys for %s\n%s", program.Text(record.Handle), agentDetails(record))
 }
 
 type agentRevokeCmd struct {
-	profile.Flags
-	Agent string `arg:"" help:"Name, handle or id."`
-	Yes   bool   `help:"Confirm: this cannot be undone."`
+	profile.AgentArg
+	Yes bool `help:"Confirm: this cannot be undone."`
 }
 
 func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("revoking cannot be undone; confirm with --yes")}
 	}
-	from, directory, err := c.Open()
+	agent, err := c.ProvideAgent(ctx)
 	if err != nil {
 		return err
 	}
-	agent, err := findAgent(ctx, from, c.Agent)
-	if err != nil {
+	if err := agent.Agents.Revoke(ctx, agent.ID); err != nil {
 		return err
 	}
-	if err := from.Agents.Revoke(ctx, agent.ID); err != nil {
+	if err := c.SetAside(agent.ID); err != nil {
 		return err
 	}
-	if err := profile.SetAside(directory, agent.ID); err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(map[string]any{"agent_id": agent.ID, "revoked": true})
-	}
-	return std.Say("revoked %s", program.Text(agent.Handle))
+	return std.Show(map[string]any{"agent_id": agent.ID, "revoked": true}, "revoked %s", program.Text(agent.Handle))
 }
 
 // agentDetails returns the detail lines of an agent.

@@ -7,46 +7,28 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
 
-	"parley/client"
 	"parley/client/api"
-	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 )
 
-type agentSVIDChallengeCmd struct {
-	profile.Flags
-	Agent string `arg:"" help:"Name, handle or id."`
-}
+type agentSVIDChallengeCmd struct{ profile.AgentArg }
 
-func (c *agentSVIDChallengeCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
+func (c *agentSVIDChallengeCmd) Run(ctx context.Context, std *program.Streams, agent *profile.OwnAgent) error {
+	challenge, err := agent.Agents.SVIDChallenge(ctx, agent.ID)
 	if err != nil {
 		return err
 	}
-	agent, err := findAgent(ctx, from, c.Agent)
-	if err != nil {
-		return err
-	}
-	challenge, err := from.Agents.SVIDChallenge(ctx, agent.ID)
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(challenge)
-	}
-	return std.Say("challenge  %s\naudience   %s\nexpires    %s\nmint a JWT-SVID for the audience, then: %s", challenge.ChallengeID, program.Printable(challenge.Audience), program.Clock(challenge.ExpiresAt),
+	return std.Show(challenge, "challenge  %s\naudience   %s\nexpires    %s\nmint a JWT-SVID for the audience, then: %s", challenge.ChallengeID, program.Printable(challenge.Audience), program.Clock(challenge.ExpiresAt),
 		program.Typed("agent verify-svid "+agent.Name+" --challenge-id ID --jwt-file FILE"))
 }
 
 type agentVerifySVIDCmd struct {
-	profile.Flags
-	Agent       string `arg:"" help:"Name, handle or id."`
+	profile.AgentArg
 	JWTFile     string `name:"jwt-file" placeholder:"FILE" help:"File with a JWT-SVID for the challenge's audience, also as spire-agent prints it; - is standard input. Needs --challenge-id."`
 	ChallengeID string `name:"challenge-id" placeholder:"ID" help:"Challenge that the JWT-SVID was minted for, as printed by agent svid-challenge."`
 	X509        string `name:"x509" placeholder:"FILE" help:"PEM file with an X.509-SVID: the leaf, then intermediate certificates. The command gets the challenge itself."`
@@ -58,31 +40,24 @@ func (c *agentVerifySVIDCmd) Run(ctx context.Context, std *program.Streams) erro
 	if (c.JWTFile == "") == (c.X509 == "") || (c.JWTFile == "") != (c.ChallengeID == "") {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("use either --jwt-file with --challenge-id, or --x509")}
 	}
-	to, _, err := c.Open()
-	if err != nil {
-		return err
-	}
-	agent, err := findAgent(ctx, to, c.Agent)
+	agent, err := c.ProvideAgent(ctx)
 	if err != nil {
 		return err
 	}
 	in := api.VerifySVID{ID: agent.ID, ChallengeID: c.ChallengeID}
 	if c.X509 != "" {
-		in, err = c.signed(ctx, to, agent.ID)
+		in, err = c.signed(ctx, agent)
 	} else {
-		in.JWTSVID, err = readToken(std.In, c.JWTFile)
+		in.JWTSVID, err = readToken(std, c.JWTFile)
 	}
 	if err != nil {
 		return err
 	}
-	proven, err := to.Agents.VerifySVID(ctx, in)
+	proven, err := agent.Agents.VerifySVID(ctx, in)
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(proven)
-	}
-	return std.Say("%s has proven %s\nthe organization has trust tier %d", program.Text(agent.Handle), program.Printable(proven.SPIFFEID), proven.TrustTier)
+	return std.Show(proven, "%s has proven %s\nthe organization has trust tier %d", program.Text(agent.Handle), program.Printable(proven.SPIFFEID), proven.TrustTier)
 }
 
 // jwtPattern finds a token in what `spire-agent api fetch jwt` prints, as text or JSON.
@@ -91,17 +66,9 @@ var jwtPattern = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.[A-
 // tokenFileMax bounds what is read of a file with a token, in bytes.
 const tokenFileMax = 1 << 20
 
-// readToken reads a JWT-SVID from a file, or from in if the path is "-".
-func readToken(in io.Reader, path string) (*string, error) {
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, tokenFileMax))
+// readToken reads a JWT-SVID from a file, or from standard input if the path is "-".
+func readToken(std *program.Streams, path string) (*string, error) {
+	text, err := std.Read(path, tokenFileMax)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +80,7 @@ func readToken(in io.Reader, path string) (*string, error) {
 }
 
 // signed gets a challenge and signs it with the key of the X.509-SVID.
-func (c *agentVerifySVIDCmd) signed(ctx context.Context, to *client.Session, id parley.AgentID) (api.VerifySVID, error) {
+func (c *agentVerifySVIDCmd) signed(ctx context.Context, agent *profile.OwnAgent) (api.VerifySVID, error) {
 	if c.Key == "" {
 		c.Key = strings.TrimSuffix(c.X509, ".pem") + ".key"
 	}
@@ -125,11 +92,11 @@ func (c *agentVerifySVIDCmd) signed(ctx context.Context, to *client.Session, id 
 	if err != nil {
 		return api.VerifySVID{}, err
 	}
-	challenge, err := to.Agents.SVIDChallenge(ctx, id)
+	challenge, err := agent.Agents.SVIDChallenge(ctx, agent.ID)
 	if err != nil {
 		return api.VerifySVID{}, err
 	}
-	return to.Agents.SignedSVID(id, challenge, chain, key)
+	return agent.Agents.SignedSVID(agent.ID, challenge, chain, key)
 }
 
 // readChain reads the certificates of a PEM file.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"parley/client"
@@ -22,54 +20,33 @@ type CardCmd struct {
 }
 
 type cardPutCmd struct {
-	profile.Flags
-	Agent string `arg:"" help:"Name, handle or id."`
-	File  string `arg:"" help:"File with the card as JSON, as PUT /agents/{id}/card takes it; - for standard input."`
+	profile.AgentArg
+	File string `arg:"" help:"File with the card as JSON, as PUT /agents/{id}/card takes it; - for standard input."`
 }
 
 func (c *cardPutCmd) Run(ctx context.Context, std *program.Streams) error {
-	document, err := readDocument(std.In, c.File)
+	document, err := readDocument(std, c.File)
 	if err != nil {
 		return program.ExitError{Code: program.ExitUsage, Err: err}
 	}
-	to, _, err := c.Open()
+	agent, err := c.ProvideAgent(ctx)
 	if err != nil {
 		return err
 	}
-	agent, err := findAgent(ctx, to, c.Agent)
+	card, err := agent.Agents.PutCardJSON(ctx, agent.ID, document)
 	if err != nil {
 		return err
 	}
-	card, err := to.Agents.PutCardJSON(ctx, agent.ID, document)
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(card)
-	}
-	return std.Say("published the card of %s", cardDetails(card))
+	return std.Show(card, "published the card of %s", cardDetails(card))
 }
 
 // readDocument reads a JSON file, or standard input if it is named "-".
-func readDocument(in io.Reader, name string) ([]byte, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }()
-		in = file
+func readDocument(std *program.Streams, name string) ([]byte, error) {
+	document, err := std.Read(name, parley.BodyBytesMax)
+	if err == nil && !json.Valid(document) {
+		err = fmt.Errorf("%s is not JSON", name)
 	}
-	document, err := io.ReadAll(io.LimitReader(in, parley.BodyBytesMax+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(document) > parley.BodyBytesMax:
-		return nil, fmt.Errorf("%s has more than %d bytes", name, parley.BodyBytesMax)
-	case !json.Valid(document):
-		return nil, fmt.Errorf("%s is not JSON", name)
-	}
-	return document, nil
+	return document, err
 }
 
 type cardGetCmd struct {
@@ -91,10 +68,7 @@ func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(card)
-	}
-	return std.Say("%s", cardDetails(card))
+	return std.Show(card, "%s", cardDetails(card))
 }
 
 // brandedClient is anyClient with the server's brand, which an anonymous client has to
@@ -111,27 +85,13 @@ func brandedClient(ctx context.Context, flags *profile.Flags) (*client.Session, 
 	return client.New(flags.URL, client.WithBrand(version.Brand))
 }
 
-type cardDeleteCmd struct {
-	profile.Flags
-	Agent string `arg:"" help:"Name, handle or id."`
-}
+type cardDeleteCmd struct{ profile.AgentArg }
 
-func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
+func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams, agent *profile.OwnAgent) error {
+	if err := agent.Agents.DeleteCard(ctx, agent.ID); err != nil {
 		return err
 	}
-	agent, err := findAgent(ctx, from, c.Agent)
-	if err != nil {
-		return err
-	}
-	if err := from.Agents.DeleteCard(ctx, agent.ID); err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(map[string]any{"agent_id": agent.ID, "deleted": true})
-	}
-	return std.Say("deleted the card of %s", program.Text(agent.Handle))
+	return std.Show(map[string]any{"agent_id": agent.ID, "deleted": true}, "deleted the card of %s", program.Text(agent.Handle))
 }
 
 // cardDetails returns the handle of a card's agent and the lines of the card.

@@ -29,24 +29,13 @@ func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) err
 	if err != nil {
 		return err
 	}
-	found := []api.Conversation{}
-	for conversation, err := range client.All(ctx, agent.Client.Messages.Conversations, api.AgentConversations{ID: agent.ID()}) {
-		if err != nil {
-			return err
-		}
-		found = append(found, conversation)
-		if len(found) == c.Limit {
-			break
-		}
+	found, err := program.Collect(client.All(ctx, agent.Client.Messages.Conversations, api.AgentConversations{ID: agent.ID()}), c.Limit)
+	if err != nil {
+		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	rows := [][]string{{"CONVERSATION", "STATUS", "CREATED"}}
-	for _, conversation := range found {
-		rows = append(rows, []string{conversation.ID.String(), program.Printable(conversation.Status), program.Clock(conversation.CreatedAt)})
-	}
-	return std.Table(rows)
+	return program.Rows(std, found, []string{"CONVERSATION", "STATUS", "CREATED"}, func(c api.Conversation) []string {
+		return []string{c.ID.String(), program.Printable(c.Status), program.Clock(c.CreatedAt)}
+	})
 }
 
 type conversationShowCmd struct {
@@ -65,11 +54,7 @@ type conversationJSON struct {
 	Participants []participant `json:"participants"`
 }
 
-func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	conversation, err := from.Messages.Conversation(ctx, c.ID)
 	if err != nil {
 		return err
@@ -84,11 +69,9 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) err
 	if err := std.Say("conversation %s is %s, since %s\n", out.ID, program.Printable(out.Status), program.Clock(out.CreatedAt)); err != nil {
 		return err
 	}
-	rows := [][]string{{"ROLE", "AGENT", "ID"}}
-	for _, p := range out.Participants {
-		rows = append(rows, []string{program.Printable(p.Role), program.Text(p.Handle), p.AgentID.String()})
-	}
-	return std.Table(rows)
+	return program.Rows(std, out.Participants, []string{"ROLE", "AGENT", "ID"}, func(p participant) []string {
+		return []string{program.Printable(p.Role), program.Text(p.Handle), p.AgentID.String()}
+	})
 }
 
 func participants(ctx context.Context, from *client.Session, id parley.ConversationID) ([]participant, error) {
@@ -96,19 +79,16 @@ func participants(ctx context.Context, from *client.Session, id parley.Conversat
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]parley.AgentID, 0, len(found))
-	for _, p := range found[:min(len(found), parley.BatchKeysMax)] {
-		ids = append(ids, p.AgentID)
+	ids := make([]parley.AgentID, len(found))
+	for i, p := range found {
+		ids[i] = p.AgentID
 	}
-	keys, err := from.Keys.Batch(ctx, ids...)
-	if err != nil {
-		return nil, err
-	}
+	names, err := handles(ctx, from, ids)
 	named := make([]participant, len(found))
 	for i, p := range found {
-		named[i] = participant{Participant: p, Handle: keys[p.AgentID].Handle}
+		named[i] = participant{Participant: p, Handle: names[p.AgentID].Handle}
 	}
-	return named, nil
+	return named, err
 }
 
 type conversationTranscriptCmd struct {
@@ -117,41 +97,15 @@ type conversationTranscriptCmd struct {
 	Limit int                   `short:"n" placeholder:"N" help:"Show at most this many messages; default: all."`
 }
 
-type transcriptJSON struct {
-	Agent string           `json:"agent"`
-	Items []*openedMessage `json:"items"`
-}
-
 func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := participating(ctx, &c.AgentFlags, c.ID)
 	if err != nil {
 		return err
 	}
 	agent.Contacts.Accept(c.AcceptKey...)
-	out := transcriptJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
-	for m, err := range client.All(ctx, agent.Client.Messages.Transcript, in) {
-		if err != nil {
-			return err
-		}
-		s, err := show(ctx, agent, m)
-		if err != nil {
-			return err
-		}
-		out.Items = append(out.Items, s)
-		if !std.JSON {
-			if err := std.Say("%s\n", s); err != nil {
-				return err
-			}
-		}
-		if len(out.Items) == c.Limit {
-			break
-		}
-	}
-	if std.JSON {
-		return std.Value(out)
-	}
-	return nil
+	_, err = showAll(ctx, std, agent, client.All(ctx, agent.Client.Messages.Transcript, in), c.Limit, true)
+	return err
 }
 
 // participating begins a session of a participant of the conversation: the agent that f
@@ -184,21 +138,10 @@ type conversationStatusCmd struct {
 	Reason string                `placeholder:"TEXT" help:"Reason; the other participant sees it."`
 }
 
-func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
+func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	conversation, err := from.Messages.SetStatus(ctx, api.StatusPatch{ID: c.ID, ActingAgent: c.Agent, Status: c.Status, Reason: given(c.Reason)})
 	if err != nil {
 		return err
 	}
-	in := api.StatusPatch{ID: c.ID, ActingAgent: c.Agent, Status: c.Status}
-	if c.Reason != "" {
-		in.Reason = &c.Reason
-	}
-	conversation, err := from.Messages.SetStatus(ctx, in)
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(conversation)
-	}
-	return std.Say("conversation %s is %s", conversation.ID, program.Printable(conversation.Status))
+	return std.Show(conversation, "conversation %s is %s", conversation.ID, program.Printable(conversation.Status))
 }

@@ -46,26 +46,17 @@ func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) erro
 	if c.Limit > 0 {
 		in.Limit = min(in.Limit, c.Limit)
 	}
-	found := []api.AgentRow{}
-	rows := [][]string{{"AGENT", "NAME", "SCORE", "CATEGORIES", "ID"}}
-	for row, err := range client.All(ctx, from.Directory.AgentRows, in) {
-		if err != nil {
-			return err
-		}
+	found, err := program.Collect(client.All(ctx, from.Directory.AgentRows, in), c.Limit)
+	if err != nil {
+		return err
+	}
+	return program.Rows(std, found, []string{"AGENT", "NAME", "SCORE", "CATEGORIES", "ID"}, func(row api.AgentRow) []string {
 		score := "-"
 		if row.Score != nil {
 			score = strconv.FormatFloat(*row.Score, 'f', 2, 64)
 		}
-		found = append(found, row)
-		rows = append(rows, []string{program.Printable(row.Handle), program.Printable(row.Name), score, program.Printable(strings.Join(row.Categories, ", ")), row.ID.String()})
-		if len(found) == c.Limit {
-			break
-		}
-	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	return std.Table(rows)
+		return []string{program.Printable(row.Handle), program.Printable(row.Name), score, program.Printable(strings.Join(row.Categories, ", ")), row.ID.String()}
+	})
 }
 
 // agentsAtOnce is the most rows of a page.

@@ -32,9 +32,6 @@ func (c *EraseCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(done)
-	}
-	return std.Say("erased %s at %s: %d agents, %d conversations, %d messages, %d groups\nthe profile's keys and credentials, which are of no more use, are still in %s",
+	return std.Show(done, "erased %s at %s: %d agents, %d conversations, %d messages, %d groups\nthe profile's keys and credentials, which are of no more use, are still in %s",
 		c.Org, done.ErasedAt.Format(time.RFC3339), done.AgentsDeleted, done.ConversationsDeleted, done.MessagesDeleted, done.GroupsDeleted, directory)
 }

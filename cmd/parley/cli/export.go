@@ -22,11 +22,7 @@ const partialExport = ".partial"
 
 // Run writes the export beside the file and gives it its name only when number and digest
 // of its records are those of the server.
-func (c *ExportCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *ExportCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	if c.File == "-" {
 		_, err := export(ctx, from, std.Out)
 		return err
@@ -48,10 +44,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
-	if std.JSON {
-		return std.Value(made)
-	}
-	return std.Say("exported %d records, %d bytes, to %s\nsha256 %s", made.Records, made.Bytes, c.File, made.SHA256)
+	return std.Show(made, "exported %d records, %d bytes, to %s\nsha256 %s", made.Records, made.Bytes, c.File, made.SHA256)
 }
 
 // export writes the export of the client's organization.

@@ -109,14 +109,26 @@ func (g *groupArg) means(name, handle string) bool {
 	return given == name || strings.EqualFold(given, strings.TrimPrefix(handle, "#"))
 }
 
-// open returns the organization's client and the group's id.
-func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Session, parley.GroupID, error) {
-	from, _, err := p.Open()
+// namedGroup is a group, with a client of its server.
+type namedGroup struct {
+	*client.Session
+	id parley.GroupID
+}
+
+// memberFlags name a group and the agent that acts in it.
+type memberFlags struct {
+	actorFlags
+	groupArg
+}
+
+// ProvideGroup returns the group. Kong calls it for a Run that has it as a parameter.
+func (f *memberFlags) ProvideGroup(ctx context.Context) (*namedGroup, error) {
+	from, err := f.ProvideSession()
 	if err != nil {
-		return nil, parley.GroupID{}, err
+		return nil, err
 	}
-	id, err := g.find(ctx, from)
-	return from, id, err
+	id, err := f.find(ctx, from)
+	return &namedGroup{from, id}, err
 }
 
 // agentID returns the id of an agent that is named by its id, its handle or, if it
@@ -126,7 +138,7 @@ func agentID(ctx context.Context, from *client.Session, name string) (parley.Age
 		return id, nil
 	}
 	if !strings.Contains(name, "@") {
-		own, err := findAgent(ctx, from, name)
+		own, err := profile.FindAgent(ctx, from, name)
 		if err != nil {
 			return parley.AgentID{}, err
 		}
@@ -144,12 +156,9 @@ func agentID(ctx context.Context, from *client.Session, name string) (parley.Age
 func targets(ctx context.Context, from *client.Session, agents []string) ([]api.Target, error) {
 	var found []api.Target
 	for _, name := range agents {
-		if parley.ValidAgentName(name) { // an id is a valid name too
-			id, err := agentID(ctx, from, name)
-			if err != nil {
-				return nil, err
-			}
-			name = id.String()
+		name, err := publicName(ctx, from, name)
+		if err != nil {
+			return nil, err
 		}
 		found = append(found, api.TargetNamed(name))
 	}
@@ -168,36 +177,27 @@ type groupCreateCmd struct {
 	Key         string   `name:"idempotency-key" placeholder:"KEY" help:"A repeated command with the same key creates one group; default: a random key."`
 }
 
-func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
+func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	members, err := targets(ctx, from, c.Members)
 	if err != nil {
 		return err
 	}
 	in := api.CreateGroup{
 		ActingAgent: c.Agent, IdempotencyKey: c.Key, Name: c.Name, EnrollmentPolicy: c.Policy,
-		Isolated: c.Isolated, VoteDurationHours: c.VoteHours,
+		Isolated: c.Isolated, VoteDurationHours: c.VoteHours, Description: given(c.Description), Members: members,
 	}
 	if c.Visibility != "auto" {
 		in.Visibility = &c.Visibility
-	}
-	if c.Description != "" {
-		in.Description = &c.Description
-	}
-	if in.Members, err = targets(ctx, from, c.Members); err != nil {
-		return err
 	}
 	made, err := from.Groups.Create(ctx, in)
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(made)
-	}
 	lines := []string{"founded " + groupDetails(&made.Group)}
 	for i, invited := range made.Invitations {
 		lines = append(lines, "  "+invitationLine(c.Members[i], invited))
 	}
-	return std.Say("%s", strings.Join(lines, "\n"))
+	return std.Show(made, "%s", strings.Join(lines, "\n"))
 }
 
 type groupListCmd struct {
@@ -206,43 +206,27 @@ type groupListCmd struct {
 	Find  string `placeholder:"TEXT" help:"Search all public groups instead."`
 }
 
-func (c *groupListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *groupListCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	if c.Find != "" {
 		return c.search(ctx, std, from)
 	}
-	found := []api.Group{}
-	rows := [][]string{{"GROUP", "POLICY", "VISIBILITY", "MEMBERS", "ID"}}
-	for g, err := range client.All(ctx, from.Groups.List, api.ListGroups{Scope: c.Scope, Limit: groupsAtOnce}) {
-		if err != nil {
-			return err
-		}
-		found = append(found, g)
-		rows = append(rows, []string{program.Printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()})
+	found, err := program.Collect(client.All(ctx, from.Groups.List, api.ListGroups{Scope: c.Scope, Limit: groupsAtOnce}), 0)
+	if err != nil {
+		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	return std.Table(rows)
+	return program.Rows(std, found, []string{"GROUP", "POLICY", "VISIBILITY", "MEMBERS", "ID"}, func(g api.Group) []string {
+		return []string{program.Printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()}
+	})
 }
 
 func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *client.Session) error {
-	found := []api.GroupProfile{}
-	rows := [][]string{{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}}
-	for g, err := range client.All(ctx, from.Directory.FindGroups, api.FindGroups{Query: &c.Find, Limit: 50}) {
-		if err != nil {
-			return err
-		}
-		found = append(found, g)
-		rows = append(rows, []string{program.Printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), program.Text(g.Description)})
+	found, err := program.Collect(client.All(ctx, from.Directory.FindGroups, api.FindGroups{Query: &c.Find, Limit: 50}), 0)
+	if err != nil {
+		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	return std.Table(rows)
+	return program.Rows(std, found, []string{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}, func(g api.GroupProfile) []string {
+		return []string{program.Printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), program.Text(g.Description)}
+	})
 }
 
 type groupShowCmd struct {
@@ -253,8 +237,8 @@ type groupShowCmd struct {
 
 // Run shows what the caller may see: the full record of a group that involves the
 // organization, the public profile of any other.
-func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	id, err := c.find(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -270,10 +254,7 @@ func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(shownGroup{g, mls})
-	}
-	return std.Say("%s%s", groupDetails(g), mls.details())
+	return std.Show(shownGroup{g, mls}, "%s%s", groupDetails(g), mls.details())
 }
 
 func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Session, id parley.GroupID) error {
@@ -281,10 +262,7 @@ func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(p)
-	}
-	return std.Say("%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
+	return std.Show(p, "%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
 		program.Printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, program.Text(p.Description))
 }
 
@@ -309,8 +287,7 @@ func groupDetails(g *api.Group) string {
 }
 
 type groupDeleteCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Yes bool `help:"Confirm: this cannot be undone."`
 }
 
@@ -318,15 +295,12 @@ func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("deleting cannot be undone; confirm with --yes")}
 	}
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+	group, err := c.ProvideGroup(ctx)
 	if err != nil {
 		return err
 	}
-	if err := from.Groups.Delete(ctx, api.DeleteGroup{ID: id, ActingAgent: c.Agent}); err != nil {
+	if err := group.Groups.Delete(ctx, api.DeleteGroup{ID: group.id, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(map[string]any{"group_id": id, "deleted": true})
-	}
-	return std.Say("deleted %s", program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": group.id, "deleted": true}, "deleted %s", program.Printable(c.Group))
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"parley/client"
@@ -12,39 +14,28 @@ import (
 )
 
 type groupInviteCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Agents  []string `arg:"" help:"Agents by handle or id; a bare name is an agent of the organization."`
 	Message string   `placeholder:"TEXT" help:"Message to the invited agents."`
 }
 
 // Run invites the agents. If a single agent is named and cannot be invited, Run returns
 // the error. With several agents, it prints one line for each.
-func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
-	if err != nil {
-		return err
-	}
-	in := api.Invite{ID: id, ActingAgent: c.Agent}
-	if c.Message != "" {
-		in.Message = &c.Message
-	}
+func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	in := api.Invite{ID: group.id, ActingAgent: c.Agent, Message: given(c.Message)}
 	if len(c.Agents) > 1 {
-		return c.several(ctx, std, from, in)
+		return c.several(ctx, std, group.Session, in)
 	}
-	agent, err := agentID(ctx, from, c.Agents[0])
+	agent, err := agentID(ctx, group.Session, c.Agents[0])
 	if err != nil {
 		return err
 	}
 	in.AgentID = &agent
-	result, err := from.Groups.Invite(ctx, in)
+	result, err := group.Groups.Invite(ctx, in)
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(result)
-	}
-	return std.Say("%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
+	return std.Show(result, "%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
 }
 
 func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from *client.Session, in api.Invite) error {
@@ -56,14 +47,11 @@ func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(results)
-	}
 	lines := make([]string, len(results.Results))
 	for i, invited := range results.Results {
 		lines[i] = invitationLine(c.Agents[i], invited)
 	}
-	return std.Say("%s", strings.Join(lines, "\n"))
+	return std.Show(results, "%s", strings.Join(lines, "\n"))
 }
 
 // invitationLine describes the result of one invitation.
@@ -88,49 +76,31 @@ func invitationLine(name string, in api.Invitation) string {
 
 type groupInvitesCmd struct{ actorFlags }
 
-func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	found, err := from.Groups.Invites(ctx, api.ListInvites{ActingAgent: c.Agent})
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	names, err := handles(ctx, from, found)
+	names, err := candidates(ctx, std, from, found)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"GROUP", "STATUS", "AGENT", "INVITED BY", "MESSAGE", "GROUP ID"}}
-	for _, r := range found {
+	return program.Rows(std, found, []string{"GROUP", "STATUS", "AGENT", "INVITED BY", "MESSAGE", "GROUP ID"}, func(r api.JoinRequest) []string {
 		by := "-"
 		if r.InvitedBy != nil {
 			by = names.of(*r.InvitedBy)
 		}
-		rows = append(rows, []string{program.Text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()})
-	}
-	return std.Table(rows)
+		return []string{program.Text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()}
+	})
 }
 
 type groupJoinCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Message string `placeholder:"TEXT" help:"Message to the members who vote."`
 }
 
-func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
-	if err != nil {
-		return err
-	}
-	in := api.Join{ID: id, ActingAgent: c.Agent}
-	if c.Message != "" {
-		in.Message = &c.Message
-	}
-	result, err := from.Groups.Join(ctx, in)
+func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	result, err := group.Groups.Join(ctx, api.Join{ID: group.id, ActingAgent: c.Agent, Message: given(c.Message)})
 	switch {
 	case err != nil:
 		return err
@@ -145,59 +115,38 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type groupRequestsCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Status string `default:"pending" enum:"pending,invited,live,all" help:"Which requests: ${enum}. pending are being voted on, live are pending and invited ones, all includes decided ones."`
 }
 
-func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	found, err := program.Collect(client.All(ctx, group.Groups.Requests, api.ListRequests{ID: group.id, ActingAgent: c.Agent, Status: c.Status}), 0)
 	if err != nil {
 		return err
 	}
-	found := []api.JoinRequest{}
-	for r, err := range client.All(ctx, from.Groups.Requests, api.ListRequests{ID: id, ActingAgent: c.Agent, Status: c.Status}) {
-		if err != nil {
-			return err
-		}
-		found = append(found, r)
-	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	names, err := handles(ctx, from, found)
+	names, err := candidates(ctx, std, group.Session, found)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"REQUEST", "AGENT", "STATUS", "FOR", "AGAINST", "YOU", "MESSAGE"}}
-	for _, r := range found {
-		rows = append(rows, []string{
+	return program.Rows(std, found, []string{"REQUEST", "AGENT", "STATUS", "FOR", "AGAINST", "YOU", "MESSAGE"}, func(r api.JoinRequest) []string {
+		return []string{
 			r.ID.String(), names.of(r.AgentID), r.Status, count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded), you(&r), oneLine(r.Message),
-		})
-	}
-	return std.Table(rows)
+		}
+	})
 }
 
 type groupVoteCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Request parley.JoinRequestID `arg:"" help:"Id of the request."`
 	Vote    string               `arg:"" enum:"approve,deny" help:"${enum}."`
 }
 
-func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	result, err := group.Groups.Vote(ctx, api.Vote{ID: group.id, RequestID: c.Request, ActingAgent: c.Agent, Vote: c.Vote})
 	if err != nil {
 		return err
 	}
-	result, err := from.Groups.Vote(ctx, api.Vote{ID: id, RequestID: c.Request, ActingAgent: c.Agent, Vote: c.Vote})
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(result)
-	}
-	return std.Say("voted %s; the request is %s", result.YourVote, result.Status)
+	return std.Show(result, "voted %s; the request is %s", result.YourVote, result.Status)
 }
 
 // standing describes the status of a join request.
@@ -243,10 +192,12 @@ func (n names) of(id parley.AgentID) string {
 	return id.String()
 }
 
-// handles looks up the handles of the agents that request a seat and of those that
-// invited them.
-func handles(ctx context.Context, from *client.Session, requests []api.JoinRequest) (names, error) {
-	found := names{}
+// candidates looks up the handles of the agents that request a seat and of those that
+// invited them. Only a table needs them.
+func candidates(ctx context.Context, std *program.Streams, from *client.Session, requests []api.JoinRequest) (names, error) {
+	if std.JSON {
+		return nil, nil
+	}
 	var ids []parley.AgentID
 	for _, r := range requests {
 		ids = append(ids, r.AgentID)
@@ -254,16 +205,18 @@ func handles(ctx context.Context, from *client.Session, requests []api.JoinReque
 			ids = append(ids, *r.InvitedBy)
 		}
 	}
-	for len(ids) > 0 {
-		batch := ids[:min(len(ids), parley.BatchKeysMax)]
-		ids = ids[len(batch):]
+	return handles(ctx, from, ids)
+}
+
+// handles looks up the handles of agents.
+func handles(ctx context.Context, from *client.Session, ids []parley.AgentID) (names, error) {
+	found := names{}
+	for batch := range slices.Chunk(ids, parley.BatchKeysMax) {
 		keys, err := from.Keys.Batch(ctx, batch...)
 		if err != nil {
 			return nil, err
 		}
-		for id, k := range keys {
-			found[id] = k
-		}
+		maps.Copy(found, keys)
 	}
 	return found, nil
 }

@@ -18,50 +18,36 @@ type groupMembersCmd struct {
 	groupArg
 }
 
-func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	id, err := c.find(ctx, from)
 	if err != nil {
 		return err
 	}
-	found := []api.GroupMember{}
-	rows := [][]string{{"AGENT", "ROLE", "JOINED", "ID"}}
-	for m, err := range client.All(ctx, from.Groups.Members, api.ListMembers{ID: id}) {
-		if err != nil {
-			return err
-		}
-		found = append(found, m)
-		rows = append(rows, []string{program.Text(m.AgentHandle), program.Printable(m.Role), program.Clock(m.JoinedAt), m.AgentID.String()})
+	found, err := program.Collect(client.All(ctx, from.Groups.Members, api.ListMembers{ID: id}), 0)
+	if err != nil {
+		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	return std.Table(rows)
+	return program.Rows(std, found, []string{"AGENT", "ROLE", "JOINED", "ID"}, func(m api.GroupMember) []string {
+		return []string{program.Text(m.AgentHandle), program.Printable(m.Role), program.Clock(m.JoinedAt), m.AgentID.String()}
+	})
 }
 
 type groupRoleCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Member string `arg:"" help:"Member by handle or id; a bare name is an agent of the organization."`
 	Role   string `arg:"" enum:"admin,member" help:"${enum}."`
 }
 
-func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	agent, err := agentID(ctx, group.Session, c.Member)
 	if err != nil {
 		return err
 	}
-	agent, err := agentID(ctx, from, c.Member)
+	member, err := group.Groups.ChangeRole(ctx, api.MemberPatch{ID: group.id, AgentID: agent, ActingAgent: c.Agent, Role: c.Role})
 	if err != nil {
 		return err
 	}
-	member, err := from.Groups.ChangeRole(ctx, api.MemberPatch{ID: id, AgentID: agent, ActingAgent: c.Agent, Role: c.Role})
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(member)
-	}
-	return std.Say("%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
+	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
 }
 
 type groupLeaveCmd struct {
@@ -82,36 +68,25 @@ func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := agent.LeaveGroup(ctx, id); err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true})
-	}
-	return std.Say("%s has left %s", agent.Handle(), program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true}, "%s has left %s", agent.Handle(), program.Printable(c.Group))
 }
 
 type groupKickCmd struct {
-	actorFlags
-	groupArg
+	memberFlags
 	Member string `arg:"" help:"Member by handle or id; a bare name is an agent of the organization."`
 }
 
 // Run lets the server choose the acting admin if none is named. If the acting agent
 // removes itself, it leaves the group; its keys for the group stay on disk.
-func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.Flags)
+func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	agent, err := agentID(ctx, group.Session, c.Member)
 	if err != nil {
 		return err
 	}
-	agent, err := agentID(ctx, from, c.Member)
-	if err != nil {
+	if err := group.Groups.RemoveMember(ctx, api.RemoveMember{ID: group.id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	if err := from.Groups.RemoveMember(ctx, api.RemoveMember{ID: id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(map[string]any{"group_id": id, "agent_id": agent, "removed": true})
-	}
-	return std.Say("%s is no longer in %s", program.Printable(c.Member), program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": group.id, "agent_id": agent, "removed": true}, "%s is no longer in %s", program.Printable(c.Member), program.Printable(c.Group))
 }
 
 type groupSendCmd struct {

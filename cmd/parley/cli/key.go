@@ -33,10 +33,7 @@ const (
 // shownKeys is the output of `key show --json`.
 type shownKeys struct {
 	*api.AgentKeys
-	// Words are computed locally from the signing key.
-	Words         string `json:"verification_words"`
-	SigningKid    string `json:"signing_kid"`
-	EncryptionKid string `json:"encryption_kid"`
+	keyIDs
 	// State is bound, unbound or broken.
 	State string `json:"state"`
 	// Pinned is the profile's pin of the agent; null before first contact.
@@ -67,10 +64,7 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	out := shownKeys{AgentKeys: keys, State: keysUnbound, Accept: []string{}}
-	if out.Words, out.SigningKid, err = describe(keys.SigningPublicKey); err != nil {
-		return err
-	}
-	if _, out.EncryptionKid, err = describe(keys.EncryptionPublicKey); err != nil {
+	if out.keyIDs, err = describeKeys(keys); err != nil {
 		return err
 	}
 	if keys.KeyBinding != nil {
@@ -90,10 +84,7 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		out.Former, out.FormerOlder = &found, older
 	}
-	if std.JSON {
-		return std.Value(out)
-	}
-	return std.Say("%s", &out)
+	return std.Show(out, "%s", &out)
 }
 
 // compare compares the published keys with the profile's pins and key rings. It returns
@@ -119,6 +110,21 @@ func (c *KeyShowCmd) compare(ctx context.Context, from *client.Session, director
 		}
 	}
 	return own, nil
+}
+
+// keyIDs are the verification words and the ids of an agent's keys, computed from the keys that
+// the server returned.
+type keyIDs struct {
+	Words         string `json:"verification_words"`
+	SigningKid    string `json:"signing_kid"`
+	EncryptionKid string `json:"encryption_kid"`
+}
+
+func describeKeys(keys *api.AgentKeys) (ids keyIDs, err error) {
+	if ids.Words, ids.SigningKid, err = describe(keys.SigningPublicKey); err == nil {
+		_, ids.EncryptionKid, err = describe(keys.EncryptionPublicKey)
+	}
+	return ids, err
 }
 
 // describe returns the verification words and the id of a key, both computed from the key
@@ -201,12 +207,8 @@ type KeyRetireCmd struct {
 }
 
 // Run retires the key. Signatures made with it after that do not verify.
-func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
-	agent, err := findAgent(ctx, from, c.Agent)
+func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	agent, err := profile.FindAgent(ctx, from, c.Agent)
 	if err != nil {
 		return err
 	}
@@ -214,10 +216,7 @@ func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(record)
-	}
-	return std.Say("retired key %s of %s", program.Printable(c.Kid), program.Text(agent.Handle))
+	return std.Show(record, "retired key %s of %s", program.Printable(c.Kid), program.Text(agent.Handle))
 }
 
 type KeyRestoreCmd struct {

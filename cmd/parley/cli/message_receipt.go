@@ -28,11 +28,7 @@ type receiptGetCmd struct {
 	Out     string           `help:"Write the receipt to this file, which must not exist yet."`
 }
 
-func (c *receiptGetCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *receiptGetCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	receipt, err := from.Messages.Receipt(ctx, c.Message)
 	if err != nil {
 		return err
@@ -80,40 +76,37 @@ type checkedReceipt struct {
 
 // Run exits with 1 if the receipt proves nothing.
 func (c *receiptVerifyCmd) Run(ctx context.Context, std *program.Streams) error {
-	text, err := readSmall(c.File)
+	receipt, err := readMember(std, c.File, "receipt")
 	if err != nil {
 		return err
 	}
-	keys, err := c.keys(ctx)
+	keys, err := c.keys(ctx, std)
 	if err != nil {
 		return err
 	}
-	verified, err := receipts.Verify(receiptIn(text), keys)
+	verified, err := receipts.Verify(receipt, keys)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	out := checkedReceipt{Verified: verified}
 	if c.Payload != "" {
-		payload, err := readSmall(c.Payload)
+		payload, err := readMember(std, c.Payload, "encrypted_payload")
 		if err != nil {
 			return err
 		}
-		if !verified.Covers(payloadIn(payload)) {
+		if !verified.Covers(payload) {
 			return fmt.Errorf("%s: the receipt is genuine, but for another payload than that of %s", c.File, c.Payload)
 		}
 		out.PayloadMatches = new(true)
 	}
-	if std.JSON {
-		return std.Value(out)
-	}
-	return std.Say("%s", &out)
+	return std.Show(out, "%s", &out)
 }
 
 // jwksPath is where every server has its key document.
 const jwksPath = "/.well-known/jwks.json"
 
 // keys returns the key document of --jwks.
-func (c *receiptVerifyCmd) keys(ctx context.Context) (*api.SigningKeys, error) {
+func (c *receiptVerifyCmd) keys(ctx context.Context, std *program.Streams) (*api.SigningKeys, error) {
 	switch {
 	case c.JWKS == "":
 		from, _, err := anyClient(&c.Flags)
@@ -132,12 +125,12 @@ func (c *receiptVerifyCmd) keys(ctx context.Context) (*api.SigningKeys, error) {
 		}
 		return from.SigningKeys(ctx)
 	}
-	text, err := readSmall(c.JWKS)
+	text, err := std.Read(c.JWKS, fileMax)
 	if err != nil {
 		return nil, err
 	}
 	keys := &api.SigningKeys{}
-	if err := json.Unmarshal([]byte(text), keys); err != nil || len(keys.Keys) == 0 {
+	if err := json.Unmarshal(text, keys); err != nil || len(keys.Keys) == 0 {
 		return nil, fmt.Errorf("%s is not a key document", c.JWKS)
 	}
 	return keys, nil
@@ -146,37 +139,17 @@ func (c *receiptVerifyCmd) keys(ctx context.Context) (*api.SigningKeys, error) {
 // fileMax bounds the files that are read, in bytes. A message takes less.
 const fileMax = 1 << 20
 
-func readSmall(name string) (string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", err
+// readMember returns the text of a file or, if the file is a JSON object with this member, the
+// member.
+func readMember(std *program.Streams, file, member string) (string, error) {
+	text, err := std.Read(file, fileMax)
+	var object map[string]any
+	if json.Unmarshal(text, &object) == nil {
+		if value, ok := object[member].(string); ok && value != "" {
+			return value, nil
+		}
 	}
-	if info.Size() > fileMax {
-		return "", fmt.Errorf("%s has more than %d bytes", name, fileMax)
-	}
-	text, err := os.ReadFile(name)
 	return strings.TrimSpace(string(text)), err
-}
-
-// receiptIn returns the receipt in a text: the text itself, or its member receipt.
-func receiptIn(text string) string {
-	var answer api.MessageReceipt
-	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &answer) == nil && answer.Receipt != "" {
-		return answer.Receipt
-	}
-	return text
-}
-
-// payloadIn returns the payload in a text: the text itself, or its member
-// encrypted_payload.
-func payloadIn(text string) string {
-	var message struct {
-		EncryptedPayload string `json:"encrypted_payload"`
-	}
-	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &message) == nil && message.EncryptedPayload != "" {
-		return message.EncryptedPayload
-	}
-	return text
 }
 
 // String formats the result as text.
@@ -198,9 +171,9 @@ func (r *checkedReceipt) String() string {
 	if r.GroupID != nil {
 		lines = append(lines, "  group         "+r.GroupID.String())
 	}
-	payload := "sha256 " + program.Printable(r.PayloadSHA256) + ", not compared"
+	compared := "not compared"
 	if r.PayloadMatches != nil {
-		payload = "sha256 " + program.Printable(r.PayloadSHA256) + ", matches"
+		compared = "matches"
 	}
-	return strings.Join(append(lines, "  payload       "+payload, "  key           "+program.Printable(r.Kid)), "\n")
+	return strings.Join(append(lines, "  payload       sha256 "+program.Printable(r.PayloadSHA256)+", "+compared, "  key           "+program.Printable(r.Kid)), "\n")
 }

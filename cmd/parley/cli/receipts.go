@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"parley/client"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
@@ -33,10 +34,7 @@ func (c *AckCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(out)
-	}
-	return std.Say("%d marked as read\n", out.Acked)
+	return std.Show(out, "%d marked as read\n", out.Acked)
 }
 
 type TraceCmd struct {
@@ -44,11 +42,7 @@ type TraceCmd struct {
 	Message parley.MessageID `arg:"" help:"Id of the message."`
 }
 
-func (c *TraceCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *TraceCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	out, err := from.Messages.Trace(ctx, c.Message)
 	if err != nil {
 		return err

@@ -60,10 +60,7 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := a.Save(directory); err != nil {
 		return fmt.Errorf("registered as client %s with secret %s, but the credentials could not be stored: %w", a.ClientID, a.ClientSecret, err)
 	}
-	if std.JSON {
-		return std.Value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})
-	}
-	return std.Say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
+	return std.Show(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory}, "registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
 }
 
 // proofProgress returns a function that prints the progress of a long proof of work, at

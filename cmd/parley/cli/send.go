@@ -123,7 +123,7 @@ func sendTarget(ctx context.Context, from *client.Session, to string) (string, e
 	if _, err := parley.ParseID[parley.AgentID](to); err == nil || strings.Contains(to, "@") {
 		return to, nil
 	}
-	own, err := findAgent(ctx, from, to)
+	own, err := profile.FindAgent(ctx, from, to)
 	if err != nil {
 		return "", fmt.Errorf("%w. Name an agent of another organization by its handle, such as %s@ORGANIZATION.DOMAIN", err, to)
 	}

@@ -28,10 +28,7 @@ type verifiedKeys struct {
 	Handle  string         `json:"handle"`
 	AgentID parley.AgentID `json:"agent_id"`
 	DID     string         `json:"did"`
-	// Words and key ids are computed locally from the keys that the server returned.
-	Words         string `json:"verification_words"`
-	SigningKid    string `json:"signing_kid"`
-	EncryptionKid string `json:"encryption_kid"`
+	keyIDs
 	// KeysFrom and DocumentsFrom are the servers that were asked.
 	KeysFrom      string `json:"keys_from"`
 	DocumentsFrom string `json:"documents_from"`
@@ -76,10 +73,7 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	if host != nil {
 		out.DocumentsFrom = host.BaseURL()
 	}
-	if out.Words, out.SigningKid, err = describe(found.Keys.SigningPublicKey); err != nil {
-		return err
-	}
-	if _, out.EncryptionKid, err = describe(found.Keys.EncryptionPublicKey); err != nil {
+	if out.keyIDs, err = describeKeys(found.Keys); err != nil {
 		return err
 	}
 	out.Differences = append(out.Differences, found.Differences(h)...)
@@ -88,12 +82,7 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	} else if err != nil {
 		return err
 	}
-	if std.JSON {
-		err = std.Value(out)
-	} else {
-		err = std.Say("%s", &out)
-	}
-	if err == nil && len(out.Differences) > 0 {
+	if err = std.Show(out, "%s", &out); err == nil && len(out.Differences) > 0 {
 		err = program.ExitError{Code: program.ExitKeys, Err: errors.New("the documents of the agent and the key log do not agree: do not trust its keys")}
 	}
 	return err

@@ -30,17 +30,7 @@ type WebhookCmd struct {
 // webhookArg names a webhook.
 type webhookArg struct {
 	profile.Flags
-	Webhook string `arg:"" help:"Id of the webhook."`
-}
-
-// open returns the organization's client and the webhook's id.
-func (w *webhookArg) open() (*client.Session, parley.AnyID, error) {
-	id, err := parley.ParseID[parley.AnyID](w.Webhook)
-	if err != nil {
-		return nil, id, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", w.Webhook, err)}
-	}
-	from, _, err := w.Flags.Open()
-	return from, id, err
+	Webhook parley.AnyID `arg:"" help:"Id of the webhook."`
 }
 
 // watchedFlags name the agent whose events are delivered.
@@ -49,10 +39,15 @@ type watchedFlags struct {
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Agent whose events are delivered, by name, handle or id; default: the organization's only one."`
 }
 
-// watched returns the named agent, or the only active one if none is named.
-func (w *watchedFlags) watched(ctx context.Context, from *client.Session) (*api.Agent, error) {
+// ProvideAgent returns the named agent, or the only active one if none is named. Kong calls it
+// for a Run that has the agent as a parameter.
+func (w *watchedFlags) ProvideAgent(ctx context.Context) (*profile.OwnAgent, error) {
 	if w.Agent != "" {
-		return findAgent(ctx, from, w.Agent)
+		return (&profile.AgentArg{Flags: w.Flags, Agent: w.Agent}).ProvideAgent(ctx)
+	}
+	from, err := w.ProvideSession()
+	if err != nil {
+		return nil, err
 	}
 	agents, err := from.Agents.List(ctx, api.ListAgents{})
 	switch {
@@ -63,7 +58,7 @@ func (w *watchedFlags) watched(ctx context.Context, from *client.Session) (*api.
 	case len(agents) > 1:
 		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the organization has several agents: name one with --agent")}
 	}
-	return &agents[0], nil
+	return &profile.OwnAgent{Session: from, Agent: &agents[0]}, nil
 }
 
 type webhookCreateCmd struct {
@@ -73,20 +68,8 @@ type webhookCreateCmd struct {
 	Description string   `placeholder:"TEXT" help:"Purpose of the webhook."`
 }
 
-func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
-	agent, err := c.watched(ctx, from)
-	if err != nil {
-		return err
-	}
-	in := api.CreateWebhook{AgentID: agent.ID, URL: c.URL, Events: c.Event}
-	if c.Description != "" {
-		in.Description = &c.Description
-	}
-	made, err := from.Webhooks.Create(ctx, in)
+func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams, agent *profile.OwnAgent) error {
+	made, err := agent.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: c.URL, Events: c.Event, Description: given(c.Description)})
 	if err != nil {
 		return err
 	}
@@ -95,10 +78,7 @@ func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error 
 
 // showSecret prints a webhook with its secret. The secret cannot be shown again.
 func showSecret(std *program.Streams, what string, made *api.WebhookSecret) error {
-	if std.JSON {
-		return std.Value(made)
-	}
-	return std.Say("%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
+	return std.Show(made, "%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
 }
 
 // webhookLine describes a webhook and, if it is off, why.
@@ -118,14 +98,10 @@ type webhookListCmd struct {
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only webhooks of this agent: name, handle or id."`
 }
 
-func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.Open()
-	if err != nil {
-		return err
-	}
+func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	in := api.ListWebhooks{IncludeInactive: true}
 	if c.Agent != "" {
-		agent, err := findAgent(ctx, from, c.Agent)
+		agent, err := profile.FindAgent(ctx, from, c.Agent)
 		if err != nil {
 			return err
 		}
@@ -135,11 +111,7 @@ func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return program.List(std, found)
-	}
-	rows := [][]string{{"ID", "STATE", "URL", "EVENTS", "AGENT"}}
-	for _, w := range found {
+	return program.Rows(std, found, []string{"ID", "STATE", "URL", "EVENTS", "AGENT"}, func(w api.Webhook) []string {
 		state := "active"
 		if !w.Active {
 			state = "off"
@@ -147,63 +119,44 @@ func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
 		if w.DisabledReason != nil {
 			state += ": " + program.Printable(*w.DisabledReason)
 		}
-		rows = append(rows, []string{w.ID.String(), state, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ",")), w.AgentID.String()})
-	}
-	return std.Table(rows)
+		return []string{w.ID.String(), state, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ",")), w.AgentID.String()}
+	})
 }
 
 type webhookPauseCmd struct{ webhookArg }
 
-func (c *webhookPauseCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.turn(ctx, std, false)
+func (c *webhookPauseCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	return c.turn(ctx, std, from, false)
 }
 
 type webhookResumeCmd struct{ webhookArg }
 
-func (c *webhookResumeCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.turn(ctx, std, true)
+func (c *webhookResumeCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	return c.turn(ctx, std, from, true)
 }
 
 // turn switches the webhook on or off.
-func (w *webhookArg) turn(ctx context.Context, std *program.Streams, on bool) error {
-	from, id, err := w.open()
+func (w *webhookArg) turn(ctx context.Context, std *program.Streams, from *client.Session, on bool) error {
+	changed, err := from.Webhooks.Switch(ctx, api.WebhookPatch{ID: w.Webhook, Active: on})
 	if err != nil {
 		return err
 	}
-	changed, err := from.Webhooks.Switch(ctx, api.WebhookPatch{ID: id, Active: on})
-	if err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(changed)
-	}
-	return std.Say("%s", webhookLine(changed))
+	return std.Show(changed, "%s", webhookLine(changed))
 }
 
 type webhookDeleteCmd struct{ webhookArg }
 
-func (c *webhookDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.open()
-	if err != nil {
+func (c *webhookDeleteCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	if err := from.Webhooks.Delete(ctx, c.Webhook); err != nil {
 		return err
 	}
-	if err := from.Webhooks.Delete(ctx, id); err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(map[string]any{"id": id, "deleted": true})
-	}
-	return std.Say("deleted %s", id)
+	return std.Show(map[string]any{"id": c.Webhook, "deleted": true}, "deleted %s", c.Webhook)
 }
 
 type webhookRotateCmd struct{ webhookArg }
 
-func (c *webhookRotateCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.open()
-	if err != nil {
-		return err
-	}
-	changed, err := from.Webhooks.RotateSecret(ctx, id)
+func (c *webhookRotateCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	changed, err := from.Webhooks.RotateSecret(ctx, c.Webhook)
 	if err != nil {
 		return err
 	}
@@ -217,30 +170,21 @@ type webhookDeliveriesCmd struct {
 	Offset int    `default:"0" help:"Number of the newest deliveries to skip."`
 }
 
-func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.open()
-	if err != nil {
-		return err
-	}
-	in := api.ListDeliveries{ID: id, Limit: c.Limit, Offset: c.Offset}
-	if c.Status != "" {
-		in.Status = &c.Status
-	}
-	page, err := from.Webhooks.Deliveries(ctx, in)
+func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	page, err := from.Webhooks.Deliveries(ctx, api.ListDeliveries{ID: c.Webhook, Limit: c.Limit, Offset: c.Offset, Status: given(c.Status)})
 	if err != nil {
 		return err
 	}
 	if std.JSON {
 		return std.Value(page)
 	}
-	rows := [][]string{{"JOB", "EVENT", "STATUS", "ATTEMPTS", "LAST", "NEXT"}}
-	for _, d := range page.Items {
-		rows = append(rows, []string{d.ID.String(), program.Printable(d.Event), program.Printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)})
-	}
-	if err := std.Table(rows); err != nil {
+	heading := []string{"JOB", "EVENT", "STATUS", "ATTEMPTS", "LAST", "NEXT"}
+	if err := program.Rows(std, page.Items, heading, func(d api.Delivery) []string {
+		return []string{d.ID.String(), program.Printable(d.Event), program.Printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)}
+	}); err != nil {
 		return err
 	}
-	sum, err := from.Webhooks.DeliverySummary(ctx, id)
+	sum, err := from.Webhooks.DeliverySummary(ctx, c.Webhook)
 	if err != nil {
 		return err
 	}
@@ -267,12 +211,8 @@ func when(t *api.Time) string {
 
 type webhookTestCmd struct{ webhookArg }
 
-func (c *webhookTestCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.open()
-	if err != nil {
-		return err
-	}
-	job, err := from.Webhooks.Test(ctx, id)
+func (c *webhookTestCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	job, err := from.Webhooks.Test(ctx, c.Webhook)
 	if err != nil {
 		return err
 	}
@@ -281,19 +221,11 @@ func (c *webhookTestCmd) Run(ctx context.Context, std *program.Streams) error {
 
 type webhookRetryCmd struct {
 	webhookArg
-	Job string `arg:"" help:"Id of the delivery."`
+	Job parley.AnyID `arg:"" help:"Id of the delivery."`
 }
 
-func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams) error {
-	job, err := parley.ParseID[parley.AnyID](c.Job)
-	if err != nil {
-		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", c.Job, err)}
-	}
-	from, id, err := c.open()
-	if err != nil {
-		return err
-	}
-	tried, err := from.Webhooks.RetryDelivery(ctx, api.RetryDelivery{ID: id, Job: job})
+func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	tried, err := from.Webhooks.RetryDelivery(ctx, api.RetryDelivery{ID: c.Webhook, Job: c.Job})
 	if err != nil {
 		return err
 	}
@@ -301,8 +233,5 @@ func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 func showJob(std *program.Streams, d *api.Delivery) error {
-	if std.JSON {
-		return std.Value(d)
-	}
-	return std.Say("%s %s, job %s", program.Printable(d.Event), program.Printable(d.Status), d.ID)
+	return std.Show(d, "%s %s, job %s", program.Printable(d.Event), program.Printable(d.Status), d.ID)
 }

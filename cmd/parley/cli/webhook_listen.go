@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"parley/client"
 	"parley/client/api"
 	"parley/client/deliveries"
 	"parley/client/parley"
@@ -61,10 +61,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 		return program.ExitError{Code: program.ExitNetwork, Err: err}
 	}
 	defer func() { _ = ln.Close() }()
-	ear := &deliveryReceiver{secret: c.Secret, brand: "svc", heard: make(chan receivedDelivery), ready: make(chan struct{})}
-	server := &http.Server{Handler: ear, ReadTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(ln) }() // ends with the listener
-	defer func() { _ = server.Close() }()
+	ear := &deliveryReceiver{secret: c.Secret, brand: "svc", heard: make(chan receivedDelivery)}
 	if c.Secret == "" {
 		forget, created := c.create(ctx, std, ear, "http://"+ln.Addr().String()+"/")
 		if created != nil {
@@ -74,38 +71,30 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 	} else if a, _, err := c.Load(); err == nil {
 		ear.brand = a.Brand
 	}
-	close(ear.ready)
+	server := &http.Server{Handler: ear, ReadTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(ln) }() // ends with the listener
+	defer func() { _ = server.Close() }()
 	std.Note("listening on http://%s", ln.Addr())
 	return c.follow(ctx, std, ear)
 }
 
 // create creates a webhook with the address here and returns a function that deletes it.
 func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *deliveryReceiver, here string) (forget func() error, err error) {
-	from, _, err := c.Open()
+	agent, err := c.ProvideAgent(ctx)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := c.watched(ctx, from)
+	made, err := agent.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: cmp.Or(c.As, here), Events: c.Event})
 	if err != nil {
 		return nil, err
 	}
-	if c.As != "" {
-		here = c.As
-	}
-	made, err := from.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: here, Events: c.Event})
-	if err != nil {
-		return nil, err
-	}
-	ear.secret, ear.brand = made.Secret, from.Brand()
+	ear.secret, ear.brand = made.Secret, agent.Brand()
 	std.Note("made webhook %s of %s", made.ID, program.Text(agent.Handle))
-	return func() error { return forgetWebhook(ctx, from, made.ID) }, nil
-}
-
-// forgetWebhook deletes a webhook even if the command was interrupted.
-func forgetWebhook(ctx context.Context, from *client.Session, id parley.AnyID) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return from.Webhooks.Delete(ctx, id)
+	return func() error { // even if the command was interrupted
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return agent.Webhooks.Delete(ctx, made.ID)
+	}, nil
 }
 
 func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear *deliveryReceiver) error {
@@ -158,8 +147,6 @@ type deliveryReceiver struct {
 	secret string
 	brand  string
 	heard  chan receivedDelivery
-	// ready is closed once the secret is known.
-	ready chan struct{}
 }
 
 func (e *deliveryReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -170,11 +157,6 @@ func (e *deliveryReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, deliveryBytesMax))
 	if err != nil {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
-		return
-	}
-	select {
-	case <-e.ready:
-	case <-r.Context().Done():
 		return
 	}
 	told := receivedDelivery{ID: r.Header.Get("Webhook-Id")}

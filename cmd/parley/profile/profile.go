@@ -101,6 +101,13 @@ func (p *Flags) Open() (*client.Session, string, error) {
 	return c, directory, err
 }
 
+// ProvideSession returns the client that Open returns. Kong calls it for a Run that has it as
+// a parameter.
+func (p *Flags) ProvideSession() (*client.Session, error) {
+	c, _, err := p.Open()
+	return c, err
+}
+
 // Explain adds the server and the profile that a command used to an error that the
 // user resolves by choosing another one.
 func (p *Flags) Explain(err error) error {

@@ -72,7 +72,11 @@ func CreateAgent(ctx context.Context, to *client.Session, path string, in api.Cr
 
 // SetAside renames the key ring of a revoked agent. Commands then no longer choose
 // the agent, and the keys can still open its old messages.
-func SetAside(directory string, id parley.AgentID) error {
+func (p *Flags) SetAside(id parley.AgentID) error {
+	directory, err := p.Directory()
+	if err != nil {
+		return err
+	}
 	rings, err := OpenRings(directory)
 	if err != nil {
 		return err

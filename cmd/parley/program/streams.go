@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"os"
 	"strings"
@@ -43,6 +44,57 @@ func List[T any](s *Streams, items []T) error {
 	return s.Value(struct {
 		Items []T `json:"items"`
 	}{items})
+}
+
+// Show writes v under --json, and otherwise a line for a person.
+func (s *Streams) Show(v any, format string, args ...any) error {
+	if s.JSON {
+		return s.Value(v)
+	}
+	return s.Say(format, args...)
+}
+
+// Rows writes items as List does under --json, and otherwise as a table with one row for each.
+func Rows[T any](s *Streams, items []T, heading []string, row func(T) []string) error {
+	if s.JSON {
+		return List(s, items)
+	}
+	rows := [][]string{heading}
+	for _, item := range items {
+		rows = append(rows, row(item))
+	}
+	return s.Table(rows)
+}
+
+// Collect returns the items of a sequence, at most limit of them if it is not 0.
+func Collect[T any](items iter.Seq2[T, error], limit int) (found []T, err error) {
+	for item, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, item); len(found) == limit {
+			break
+		}
+	}
+	return found, nil
+}
+
+// Read returns the content of a file of at most limit bytes. The file "-" is standard input.
+func (s *Streams) Read(name string, limit int) ([]byte, error) {
+	in := s.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return text, err
 }
 
 // Say writes a line for a person on standard output.

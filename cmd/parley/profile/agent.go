@@ -1,0 +1,65 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"parley/client"
+	"parley/client/api"
+	"parley/cmd/parley/program"
+)
+
+// OwnAgent is one of the organization's agents, with a client of its server.
+type OwnAgent struct {
+	*client.Session
+	*api.Agent
+}
+
+// AgentArg names one of the organization's agents.
+type AgentArg struct {
+	Flags
+	Agent string `arg:"" help:"Name, handle or id."`
+}
+
+// ProvideAgent returns the agent. Kong calls it for a Run that has it as a parameter.
+func (a *AgentArg) ProvideAgent(ctx context.Context) (*OwnAgent, error) {
+	from, err := a.ProvideSession()
+	if err != nil {
+		return nil, err
+	}
+	agent, err := FindAgent(ctx, from, a.Agent)
+	return &OwnAgent{from, agent}, err
+}
+
+// FindAgent returns the organization's agent with this name, handle or id.
+func FindAgent(ctx context.Context, from *client.Session, name string) (*api.Agent, error) {
+	agents, err := from.Agents.List(ctx, api.ListAgents{IncludeRevoked: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
+		if a.Name == name || strings.EqualFold(program.Text(a.Handle), name) || a.ID.String() == name {
+			return &a, nil
+		}
+	}
+	return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
+}
+
+// agentsThereAre lists the organization's active agents, only a few if there are many.
+func agentsThereAre(agents []api.Agent) string {
+	const few = 10
+	var names []string
+	for _, a := range agents {
+		if a.RevokedAt == nil {
+			names = append(names, a.Name)
+		}
+	}
+	switch n := len(names); {
+	case n == 0:
+		return "it has none: create one with \"" + program.Typed("agent create NAME") + "\""
+	case n > few:
+		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:few], ", "), n-few)
+	}
+	return "it has " + strings.Join(names, ", ")
+}
