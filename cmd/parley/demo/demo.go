@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"parley/client"
 	"parley/client/api"
 	"parley/client/e2ee"
-	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 )
@@ -112,13 +112,12 @@ func (s *story) end(trouble any, took time.Duration) error {
 func (s *story) serverStarts() {
 	s.title("Start a server")
 	if s.url != "" {
-		c := must(client.New(s.url))
-		about := must(c.Version(s.ctx))
+		about := must(must(client.New(s.url)).Version(s.ctx))
 		s.check(about.Name == "parley", "%s answers: %s %s", s.url, about.Name, about.Version)
 		return
 	}
 	start := time.Now()
-	s.server = must(startChild(s.ctx, s.dir, "127.0.0.1:0"))
+	s.server = startChild(s.ctx, s.dir, "127.0.0.1:0")
 	s.url = s.server.url
 	s.check(s.url != "", "the server listens on %s after %s", s.url, millis(time.Since(start)))
 	s.aside("process %d, data in %s", s.server.cmd.Process.Pid, filepath.Join(s.dir, "data"))
@@ -130,13 +129,12 @@ func (s *story) slug(name string) string {
 	if s.server != nil {
 		return name
 	}
-	random := parley.RandomEntropy()
-	return fmt.Sprintf("%s-%x", name, random[:4])
+	return fmt.Sprintf("%s-%08x", name, rand.Uint32())
 }
 
 // profile returns the flags that select an organization's profile directory.
-func (s *story) profile(name string) *profile.Flags {
-	return &profile.Flags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has checked the URL
+func (s *story) profile(name string) profile.Flags {
+	return profile.Flags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has checked the URL
 }
 
 // eventually reports whether holds returns true within demoPatience.

@@ -6,6 +6,7 @@ import (
 	"parley/client"
 	"parley/client/api"
 	"parley/client/e2ee"
+	"parley/cmd/parley/program"
 )
 
 const (
@@ -42,12 +43,8 @@ func (s *story) groupVotes() {
 	first := must(vote(s.alice))
 	s.check(first.Status == "pending", "Alice approves: the request is still %s", first.Status)
 	second := must(vote(s.bob))
-	members := 0
-	for _, err := range client.All(s.ctx, s.alice.Client.Groups.Members, api.ListMembers{ID: s.group.ID}) {
-		must(0, err)
-		members++
-	}
-	s.check(second.Status == "approved" && members == 3, "Bob approves: the request is %s, and the group has %d members", second.Status, members)
+	members := must(program.Collect(client.All(s.ctx, s.alice.Client.Groups.Members, api.ListMembers{ID: s.group.ID}), 0))
+	s.check(second.Status == "approved" && len(members) == 3, "Bob approves: the request is %s, and the group has %d members", second.Status, len(members))
 }
 
 // groupBroadcasts shows that a group message is encrypted once for all members, and
@@ -58,11 +55,8 @@ func (s *story) groupBroadcasts() {
 	sent := s.broadcast(harbourText)
 	s.check(len(sent.Given) == 2 && sent.RecipientCount != nil && *sent.RecipientCount == 2,
 		"Bob and Carol first receive Alice's sender key, encrypted to their own keys, then the message")
-	bobs := s.nextBroadcast()
-	must(0, bobs.OpenError)
-	carols := s.carolsCopy()
-	opened := must(s.carol.OpenMessage(s.ctx, carols))
-	s.check(string(bobs.Opened.Payload) == harbourText && string(opened.Payload) == harbourText, "both decrypt it and verify Alice's signature")
+	bobs, carols := s.nextBroadcast(), s.carolsCopy()
+	s.check(string(bobs.Opened.Payload) == harbourText && string(must(s.carol.OpenMessage(s.ctx, carols)).Payload) == harbourText, "both decrypt it and verify Alice's signature")
 	s.check(bobs.Message.EncryptedPayload == carols.EncryptedPayload && bobs.Message.ID != carols.ID, "they received the same ciphertext as two messages, each with its own id and receipts")
 
 	must(0, s.alice.Client.Groups.RemoveMember(s.ctx, api.RemoveMember{ID: s.group.ID, AgentID: s.carol.ID(), ActingAgent: s.alice.ID().String()}))
@@ -71,7 +65,6 @@ func (s *story) groupBroadcasts() {
 	again := s.broadcast(closedText)
 	s.check(again.Generation > sent.Generation && len(again.Given) == 1, "Alice's client notices that a member left and gives a new sender key to Bob only")
 	bobs = s.nextBroadcast()
-	must(0, bobs.OpenError)
 	s.check(string(bobs.Opened.Payload) == closedText, "Bob decrypts the message")
 	_, err := s.carol.OpenMessage(s.ctx, *bobs.Message)
 	s.check(errors.Is(err, e2ee.ErrNoSenderKey), "Carol cannot decrypt it with any key she has")
@@ -84,7 +77,8 @@ func (s *story) broadcast(text string) *e2ee.SentBroadcast {
 
 // nextBroadcast returns the next message to the group on Bob's stream.
 func (s *story) nextBroadcast() e2ee.Incoming {
-	return must(s.stream.next("a message to the group", func(in e2ee.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil }))
+	event := s.stream.next("a message to the group", func(in e2ee.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil })
+	return must(event, event.OpenError)
 }
 
 // carolsCopy returns the newest message to the group in Carol's inbox.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"parley/client"
@@ -37,15 +38,13 @@ func (s *story) organizationsRegister() {
 // register registers an organization and stores its credentials in the profile of
 // the same name.
 func (s *story) register(name string) {
-	c := must(client.New(s.url))
-	about := must(c.Version(s.ctx))
-	slug := s.slug(name)
+	c, slug := must(client.New(s.url)), s.slug(name)
 	challenge := must(c.Challenge(s.ctx, api.Register{Email: "ops@" + name + ".example", OrgSlug: slug}))
 	start := time.Now()
 	nonce := must(client.SolveProof(s.ctx, challenge.Challenge, challenge.Difficulty, nil))
 	took := time.Since(start)
 	credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
-	a := &profile.Account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
+	a := &profile.Account{URL: s.url, Brand: must(c.Version(s.ctx)).Brand, Credentials: *credentials}
 	must(0, a.Save(s.profile(name).Profile))
 	org := must(c.Authenticated(*credentials).Org.Get(s.ctx))
 	s.check(program.Text(org.Slug) == slug && org.TrustTier >= 1,
@@ -55,16 +54,14 @@ func (s *story) register(name string) {
 func (s *story) agentsAppear() {
 	s.title("Each organization creates an agent, whose private keys stay on this machine")
 	s.alice, s.bob = s.create("acme", "alice"), s.create("globex", "bob")
-	private := true
-	for _, agent := range []*e2ee.Agent{s.alice, s.bob} {
-		private = private && must(os.Stat(agent.Keys.Path())).Mode().Perm() == 0o600
-	}
-	s.check(private, "the private keys are in files that only this user can read (mode 600)")
+	private := func(a *e2ee.Agent) bool { return must(os.Stat(a.Keys.Path())).Mode().Perm() == 0o600 }
+	s.check(private(s.alice) && private(s.bob), "the private keys are in files that only this user can read (mode 600)")
 }
 
 // create creates an agent of an organization and stores its keys in the profile.
 func (s *story) create(organization, name string) *e2ee.Agent {
-	c, directory, err := s.profile(organization).Open()
+	flags := s.profile(organization)
+	c, directory, err := flags.Open()
 	must(0, err)
 	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}, false))
 	published := must(c.Keys.Get(s.ctx, agent.Handle(), ""))
@@ -75,12 +72,12 @@ func (s *story) create(organization, name string) *e2ee.Agent {
 
 func (s *story) aliceWrites() {
 	s.title("Bob opens his event stream; Alice sends him an encrypted message")
-	s.stream = must(listen(s.ctx, s.bob, ""))
+	s.stream = listen(s.ctx, s.bob, "")
 	s.quote("alice", greetingText)
 	start := time.Now()
-	s.greeting = s.send(greetingText)
+	s.greeting = s.send(greetingText, "")
 	answered := time.Since(start)
-	heard := must(s.stream.message())
+	heard := s.stream.message()
 	arrived := time.Since(start)
 	s.check(heard.Message.ID == s.greeting.ID, "the server acknowledged it, on disk, after %s; Bob's stream had it after %s", millis(answered), millis(arrived))
 
@@ -89,18 +86,20 @@ func (s *story) aliceWrites() {
 	stranger := must(e2ee.GenerateKeyRing())
 	_, err := e2ee.Open(stranger, s.alice.ID(), heard.Message.EncryptedPayload, nil)
 	s.check(errors.Is(err, e2ee.ErrCannotOpen), "another key cannot decrypt it")
-	must(0, heard.OpenError)
 	s.check(string(heard.Opened.Payload) == greetingText, "Bob's key decrypts it to the exact text")
 	s.check(heard.Opened.SenderKid == s.alice.Keys.SigningKey().Kid, "the signature inside matches Alice's published key %s…", heard.Opened.SenderKid[:8])
 }
 
 func (s *story) bobReplies() {
 	s.title("Bob replies, which opens the conversation")
-	before := must(s.alice.Client.Messages.Conversation(s.ctx, s.greeting.ConversationID))
+	status := func() string {
+		return must(s.alice.Client.Messages.Conversation(s.ctx, s.greeting.ConversationID)).Status
+	}
+	before := status()
 	s.quote("bob", answerText)
-	reply := must(s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte(answerText), s.bob.Client.MessageType("dm"), plainReply))
-	after := must(s.alice.Client.Messages.Conversation(s.ctx, s.greeting.ConversationID))
-	s.check(before.Status == api.Submitted && after.Status == api.Open, "the conversation's status changes from %s to %s", before.Status, after.Status)
+	reply := must(s.reply(s.greeting.Message, answerText, "dm"))
+	after := status()
+	s.check(before == api.Submitted && after == api.Open, "the conversation's status changes from %s to %s", before, after)
 
 	inbox := must(s.alice.Client.Messages.Inbox(s.ctx, api.Inbox{ID: s.alice.ID()}))
 	s.check(len(inbox.Items) == 1 && inbox.Items[0].ID == reply.ID, "the reply is in Alice's inbox")
@@ -120,22 +119,17 @@ func (s *story) bobReplies() {
 func (s *story) aliceCalls() {
 	s.title("Alice sends a message and waits for the reply in one request")
 	s.quote("alice", questionText)
-	type outcome struct {
-		result *api.SyncResult
-		err    error
-	}
-	returned := make(chan outcome, 1)
+	var result *api.SyncResult
+	var failed error
+	var call sync.WaitGroup
 	start := time.Now()
-	go func() {
-		result, err := s.alice.SyncSealed(s.ctx, s.bob.Handle(), []byte(questionText), s.alice.Client.MessageType("task_request"), demoPatience, plainText)
-		returned <- outcome{result, err}
-	}()
-	asked := must(s.stream.message())
-	must(0, asked.OpenError)
-	must(s.bob.ReplySealed(s.ctx, *asked.Message, []byte(priceText), s.bob.Client.MessageType("task_response"), plainReply))
-	call := <-returned
+	call.Go(func() {
+		result, failed = s.alice.SyncSealed(s.ctx, s.bob.Handle(), []byte(questionText), s.alice.Client.MessageType("task_request"), demoPatience, plainText)
+	})
+	must(s.reply(*s.stream.message().Message, priceText, "task_response"))
+	call.Wait()
 	took := time.Since(start)
-	result := must(call.result, call.err)
+	must(0, failed)
 	s.check(result.Status == api.SyncReplied && result.Reply != nil, "the request returned Bob's reply after %s", millis(took))
 	opened := must(s.alice.OpenMessage(s.ctx, *result.Reply))
 	s.quote("bob", string(opened.Payload))
@@ -145,14 +139,16 @@ func (s *story) aliceCalls() {
 func (s *story) statusMoves() {
 	s.title("Alice changes the conversation's status; the server enforces the rules")
 	id := s.greeting.ConversationID
+	move := func(to string) (*api.Conversation, error) {
+		return s.alice.Client.Messages.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to})
+	}
 	moves := []string{api.InputRequired, api.Open, api.Completed}
 	for _, to := range moves {
-		moved := must(s.alice.Client.Messages.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to}))
-		s.check(moved.Status == to, "the status is now %s", to)
+		s.check(must(move(to)).Status == to, "the status is now %s", to)
 	}
-	_, err := s.alice.Client.Messages.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: api.Open})
+	_, err := move(api.Open)
 	s.check(errors.Is(err, client.InvalidTransition), "a completed conversation cannot be reopened: %v", refusal(err))
-	_, err = s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte("One more thing."), s.bob.Client.MessageType("dm"))
+	_, err = s.reply(s.greeting.Message, "One more thing.", "dm")
 	s.check(errors.Is(err, client.ConversationClosed), "nor can it be replied to: %v", refusal(err))
 
 	statuses := func() (seen []string) {
@@ -163,7 +159,7 @@ func (s *story) statusMoves() {
 		}
 		return seen
 	}
-	must(s.stream.next("the last status", func(e2ee.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
+	s.stream.next("the last status", func(e2ee.Incoming) bool { return slices.Contains(statuses(), api.Completed) })
 	want := append([]string{api.Open}, moves...)
 	s.check(slices.Equal(statuses(), want), "Bob's stream reported every change: %s", strings.Join(statuses(), ", "))
 }
@@ -171,40 +167,31 @@ func (s *story) statusMoves() {
 func (s *story) sendsTwice() {
 	s.title("Alice repeats a request with the same idempotency key; it takes effect once")
 	s.quote("alice", keyedText)
-	s.keyed = s.send(keyedText, under(demoKey))
-	again := s.send(keyedText, under(demoKey))
+	s.keyed = s.send(keyedText, demoKey)
+	again := s.send(keyedText, demoKey)
 	s.check(!s.keyed.Replayed && again.Replayed && again.ID == s.keyed.ID, "the repeat returns the first message, %s", s.keyed.ID)
-	heard := must(s.stream.message())
-	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream delivered it")
-	copies := 0
-	for m, err := range client.All(s.ctx, s.bob.Client.Messages.Inbox, api.Inbox{ID: s.bob.ID()}) {
-		must(0, err)
-		if m.ID == s.keyed.ID {
-			copies++
-		}
-	}
-	s.check(copies == 1, "his inbox has it once")
+	s.check(s.stream.message().Message.ID == s.keyed.ID, "Bob's stream delivered it")
+	copies := slices.DeleteFunc(s.bobsInbox(), func(id parley.MessageID) bool { return id != s.keyed.ID })
+	s.check(len(copies) == 1, "his inbox has it once")
 }
 
-// send encrypts a text for Bob, anew for each call, and sends it from Alice.
-func (s *story) send(text string, change ...func(*api.Send)) *client.SentMessage {
-	change = append(change, plainText)
-	return must(s.alice.SendSealed(s.ctx, s.bob.Handle(), []byte(text), s.alice.Client.MessageType("dm"), change...))
+// send encrypts a text for Bob, anew for each call, and sends it from Alice. Without an
+// idempotency key it uses a random one.
+func (s *story) send(text, key string) *client.SentMessage {
+	return must(s.alice.SendSealed(s.ctx, s.bob.Handle(), []byte(text), s.alice.Client.MessageType("dm"), plainText, func(in *api.Send) {
+		in.IdempotencyKey = key
+	}))
 }
 
-func under(key string) func(*api.Send) {
-	return func(in *api.Send) { in.IdempotencyKey = key }
+// reply encrypts Bob's reply to a message and sends it.
+func (s *story) reply(to api.Message, text, kind string) (*client.SentMessage, error) {
+	return s.bob.ReplySealed(s.ctx, to, []byte(text), s.bob.Client.MessageType(kind), func(in *api.Reply) { in.ContentType = plainType })
 }
 
 // transcript returns the messages of the first conversation as Alice reads them.
 func (s *story) transcript() []api.Message {
-	var rows []api.Message
 	in := api.Transcript{ID: s.greeting.ConversationID, ActingAgent: s.alice.ID().String(), Limit: parley.TranscriptLimitMax}
-	for m, err := range client.All(s.ctx, s.alice.Client.Messages.Transcript, in) {
-		must(0, err)
-		rows = append(rows, m)
-	}
-	return rows
+	return must(program.Collect(client.All(s.ctx, s.alice.Client.Messages.Transcript, in), 0))
 }
 
 // refusal returns the HTTP status and error code of a rejected request.
@@ -216,5 +203,6 @@ func refusal(err error) string {
 	return fmt.Sprintf("%d %s", refused.Status, refused.Code)
 }
 
-func plainText(in *api.Send)   { in.ContentType = "text/plain; charset=utf-8" }
-func plainReply(in *api.Reply) { in.ContentType = "text/plain; charset=utf-8" }
+const plainType = "text/plain; charset=utf-8"
+
+func plainText(in *api.Send) { in.ContentType = plainType }
