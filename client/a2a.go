@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"parley/client/api"
 )
 
 // A2ATask is a task of an agent that is called over the A2A bridge.
@@ -82,6 +85,27 @@ type A2APart struct {
 
 // A2AText returns the only part of a message that is a text.
 func A2AText(text string) []A2APart { return []A2APart{{Text: &text}} }
+
+// A2ACleartext returns the parts of a message that an A2A client sent without sealing it, as
+// the server says.
+func A2ACleartext(m api.Message) (parts []A2APart, ok bool) {
+	var metadata struct {
+		Provenance api.Provenance `json:"provenance"`
+		A2A        struct {
+			Parts     json.RawMessage `json:"parts"`
+			Cleartext bool            `json:"cleartext"`
+		} `json:"a2a"`
+	}
+	if json.Unmarshal(m.Metadata, &metadata) != nil || !metadata.A2A.Cleartext || metadata.Provenance.Via != "a2a" {
+		return nil, false
+	}
+	raw := []byte(metadata.A2A.Parts)
+	if len(raw) == 0 { // long ones stand in the payload alone
+		raw, _ = base64.RawURLEncoding.DecodeString(strings.TrimRight(m.EncryptedPayload, "="))
+	}
+	err := json.Unmarshal(raw, &parts)
+	return parts, err == nil
+}
 
 // A2AEvent is an event of a task's stream. Exactly one of the pointers is set.
 type A2AEvent struct {

@@ -51,7 +51,7 @@ const (
 )
 
 func (c *a2aEchoCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,10 +99,11 @@ type echoer struct {
 // follow answers the messages of the agent's stream, count of them if it is not 0.
 func (e *echoer) follow(ctx context.Context, count int, connected func()) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer e.tasks.Wait()
 	options := client.StreamOptions{OnConnect: connected, OnReconnect: func(cause error, pause time.Duration) {
 		e.std.Note("disconnected (%v), again in %v", cause, pause.Round(time.Millisecond))
 	}}
+	defer cancel()
+	defer e.tasks.Wait()
 	seen := 0
 	for event, err := range e.agent.Client.Messages.Stream(ctx, e.agent.ID(), options) {
 		if err != nil {
@@ -122,11 +123,9 @@ func (e *echoer) follow(ctx context.Context, count int, connected func()) error 
 			e.answer(ctx, *event.Message)
 		})
 		if seen++; seen == count {
-			break
+			return nil
 		}
 	}
-	e.tasks.Wait()
-	cancel()
 	return nil
 }
 
@@ -180,31 +179,14 @@ type a2aMetadata struct {
 // read returns a message as it is to be answered.
 func (e *echoer) read(ctx context.Context, m api.Message) (*echo, error) {
 	request := &echo{agent: e.agent, to: m}
-	var metadata struct {
-		A2A *a2aMetadata `json:"a2a"`
-	}
-	if len(m.Metadata) > 0 {
-		if err := json.Unmarshal(m.Metadata, &metadata); err != nil {
-			return nil, err
-		}
-	}
-	if metadata.A2A == nil || !metadata.A2A.Cleartext {
+	var clear bool
+	if request.parts, clear = client.A2ACleartext(m); !clear {
 		opened, err := e.agent.OpenMessage(ctx, m)
 		if err != nil {
 			return nil, err
 		}
 		request.text = string(opened.Payload)
 		return request, nil
-	}
-	request.parts = metadata.A2A.Parts
-	if len(request.parts) == 0 {
-		plain, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(m.EncryptedPayload, "="))
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(plain, &request.parts); err != nil {
-			return nil, err
-		}
 	}
 	for _, p := range request.parts {
 		if p.Text != nil {

@@ -148,7 +148,7 @@ type agentRotateCmd struct {
 
 func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	named := profile.AgentFlags{Flags: c.Flags, Agent: c.Name}
-	agent, err := named.Session(ctx, nil)
+	agent, err := named.Session(ctx)
 	if err != nil {
 		return err
 	}

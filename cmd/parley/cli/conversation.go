@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"parley/client"
 	"parley/client/api"
-	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
@@ -25,7 +23,7 @@ type conversationListCmd struct {
 }
 
 func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,16 +77,19 @@ func participants(ctx context.Context, from *client.Session, id parley.Conversat
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]parley.AgentID, len(found))
-	for i, p := range found {
-		ids[i] = p.AgentID
-	}
-	names, err := handles(ctx, from, ids)
+	names, err := handles(ctx, from, agentsOf(found))
 	named := make([]participant, len(found))
 	for i, p := range found {
 		named[i] = participant{Participant: p, Handle: names[p.AgentID].Handle}
 	}
 	return named, err
+}
+
+func agentsOf(participants []api.Participant) (ids []parley.AgentID) {
+	for _, p := range participants {
+		ids = append(ids, p.AgentID)
+	}
+	return ids
 }
 
 type conversationTranscriptCmd struct {
@@ -97,37 +98,18 @@ type conversationTranscriptCmd struct {
 	Limit int                   `short:"n" placeholder:"N" help:"Show at most this many messages; default: all."`
 }
 
-func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := participating(ctx, &c.AgentFlags, c.ID)
+func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
+	found, err := from.Messages.Participants(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	agent.Contacts.Accept(c.AcceptKey...)
+	agent, err := c.Session(ctx, agentsOf(found)...)
+	if err != nil {
+		return err
+	}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
 	_, err = showAll(ctx, std, agent, client.All(ctx, agent.Client.Messages.Transcript, in), c.Limit, true)
 	return err
-}
-
-// participating begins a session of a participant of the conversation: the agent that f
-// names, or else the first participant whose keys the profile has.
-func participating(ctx context.Context, f *profile.AgentFlags, id parley.ConversationID) (*e2ee.Agent, error) {
-	from, _, err := f.Open()
-	if err != nil {
-		return nil, err
-	}
-	found, err := from.Messages.Participants(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range found {
-		agent, err := f.Session(ctx, func(id parley.AgentID) bool { return id == p.AgentID })
-		var known program.ExitError
-		if errors.As(err, &known) && known.Code == program.ExitForbidden {
-			continue
-		}
-		return agent, err
-	}
-	return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("the profile has no keys of a participant")}
 }
 
 type conversationStatusCmd struct {

@@ -57,7 +57,7 @@ type groupLeaveCmd struct {
 
 // Run leaves the group as the acting agent and deletes the keys that only members need.
 func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type InboxCmd struct {
 }
 
 func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	ring, err := (&profile.AgentFlags{Agent: c.Name}).Choose(rings, nil)
+	ring, err := (&profile.AgentFlags{Agent: c.Name}).Choose(rings)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"parley/client"
 	"parley/client/api"
 	"parley/client/e2ee"
 	"parley/client/parley"
@@ -142,36 +143,16 @@ func (s *openedMessage) verdict() string {
 // cleartextOf returns the text of a message that came over A2A without being sealed, as the
 // server says. Parts that are no text are shown as JSON.
 func cleartextOf(m api.Message) (text string, ok bool) {
-	var metadata struct {
-		Provenance api.Provenance `json:"provenance"`
-		A2A        struct {
-			Parts     json.RawMessage `json:"parts"`
-			Cleartext bool            `json:"cleartext"`
-		} `json:"a2a"`
-	}
-	if json.Unmarshal(m.Metadata, &metadata) != nil || !metadata.A2A.Cleartext || metadata.Provenance.Via != "a2a" {
-		return "", false
-	}
-	raw := metadata.A2A.Parts
-	if len(raw) == 0 { // long ones stand in the payload alone
-		raw, _ = base64.RawURLEncoding.DecodeString(strings.TrimRight(m.EncryptedPayload, "="))
-	}
-	var parts []json.RawMessage
-	if json.Unmarshal(raw, &parts) != nil {
-		return "", false
-	}
-	var lines []string
-	for _, part := range parts {
-		var said struct {
-			Text *string `json:"text"`
+	parts, ok := client.A2ACleartext(m)
+	lines := make([]string, len(parts))
+	for i, part := range parts {
+		if part.Text != nil {
+			lines[i] = *part.Text
+		} else if text, err := json.Marshal(part); err == nil {
+			lines[i] = string(text)
 		}
-		if json.Unmarshal(part, &said) == nil && said.Text != nil {
-			lines = append(lines, *said.Text)
-			continue
-		}
-		lines = append(lines, string(part))
 	}
-	return strings.Join(lines, "\n"), true
+	return strings.Join(lines, "\n"), ok
 }
 
 // invitationNotice returns the text of an invitation to a group. The service writes

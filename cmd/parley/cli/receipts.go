@@ -22,7 +22,7 @@ func (c *AckCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo && len(c.Messages) != 1 {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to needs exactly one message")}
 	}
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}

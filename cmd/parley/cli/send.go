@@ -88,7 +88,7 @@ func (c *SendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	from, _, err := c.Open()
+	from, err := c.ProvideSession()
 	if err != nil {
 		return err
 	}
@@ -222,11 +222,7 @@ func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.Session(ctx, func(id parley.AgentID) bool { return id == original.ToAgentID })
-	var known program.ExitError
-	if errors.As(err, &known) && known.Code == program.ExitForbidden {
-		agent, err = c.Session(ctx, func(id parley.AgentID) bool { return id == original.FromAgentID })
-	}
+	agent, err := c.Session(ctx, original.ToAgentID, original.FromAgentID)
 	if err != nil {
 		return err
 	}

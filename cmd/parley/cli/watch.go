@@ -48,7 +48,7 @@ func (c *WatchCmd) Run(ctx context.Context, std *program.Streams) error {
 			return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--after: %q is %w", c.After, err)}
 		}
 	}
-	agent, err := c.Session(ctx, nil)
+	agent, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}

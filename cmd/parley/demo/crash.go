@@ -46,8 +46,8 @@ func (s *story) serverDies() {
 // two profiles on disk contain.
 func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *client.SentMessage, lastSeen string) {
 	alice, bob := s.alice.ID(), s.bob.ID()
-	s.alice = must((&profile.AgentFlags{Flags: s.profile("acme")}).Session(s.ctx, nil))
-	s.bob = must((&profile.AgentFlags{Flags: s.profile("globex")}).Session(s.ctx, nil))
+	s.alice = must((&profile.AgentFlags{Flags: s.profile("acme")}).Session(s.ctx))
+	s.bob = must((&profile.AgentFlags{Flags: s.profile("globex")}).Session(s.ctx))
 	s.check(s.alice.ID() == alice && s.bob.ID() == bob, "both organizations sign in, and both agents have their keys")
 	after := s.transcript()
 	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is unchanged (%d messages)", len(after))

@@ -157,10 +157,10 @@ type AgentFlags struct {
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; required if the profile has more than one agent."`
 }
 
-// Session begins a session of the acting agent. If the flags name none, it is the
-// first agent of the profile for which may returns true. If may is nil, the profile
-// must have exactly one agent.
-func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*e2ee.Agent, error) {
+// Session begins a session of the acting agent. If the flags name none, it is the first of
+// those among which to choose whose keys the profile has. Without any to choose among, the
+// profile must have exactly one agent.
+func (f *AgentFlags) Session(ctx context.Context, among ...parley.AgentID) (*e2ee.Agent, error) {
 	c, directory, err := f.Open()
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool)
 	if err != nil {
 		return nil, err
 	}
-	ring, err := f.Choose(rings, may)
+	ring, err := f.Choose(rings, among...)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +190,8 @@ type SealingFlags struct {
 
 // Session begins a session of the acting agent, which accepts the keys of
 // --accept-key.
-func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*e2ee.Agent, error) {
-	agent, err := f.AgentFlags.Session(ctx, may)
+func (f *SealingFlags) Session(ctx context.Context, among ...parley.AgentID) (*e2ee.Agent, error) {
+	agent, err := f.AgentFlags.Session(ctx, among...)
 	if err == nil {
 		agent.Contacts.Accept(f.AcceptKey...)
 	}
@@ -199,16 +199,13 @@ func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) boo
 }
 
 // Choose returns the key ring of the acting agent, by the rule of Session.
-func (f *AgentFlags) Choose(rings []*e2ee.KeyRing, may func(parley.AgentID) bool) (*e2ee.KeyRing, error) {
+func (f *AgentFlags) Choose(rings []*e2ee.KeyRing, among ...parley.AgentID) (*e2ee.KeyRing, error) {
 	var names []string
-	var fit []*e2ee.KeyRing
+	byAgent := map[parley.AgentID]*e2ee.KeyRing{}
 	for _, ring := range rings {
-		names = append(names, ringName(ring))
+		names, byAgent[ring.AgentID()] = append(names, ringName(ring)), ring
 		if f.Agent != "" && (ringName(ring) == f.Agent || strings.EqualFold(ring.Handle(), f.Agent) || ring.AgentID().String() == f.Agent) {
 			return ring, nil
-		}
-		if may == nil || may(ring.AgentID()) {
-			fit = append(fit, ring)
 		}
 	}
 	switch {
@@ -216,12 +213,17 @@ func (f *AgentFlags) Choose(rings []*e2ee.KeyRing, may func(parley.AgentID) bool
 		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no keys of an agent %q; %s", f.Agent, describeRings(names))}
 	case len(rings) == 0:
 		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no agent: run \"%s\" first", program.Typed("agent create NAME"))}
-	case len(fit) == 0:
-		return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("none of the profile's agents is a participant")}
-	case len(fit) > 1 && may == nil:
+	case len(among) == 0 && len(rings) == 1:
+		return rings[0], nil
+	case len(among) == 0:
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
 	}
-	return fit[0], nil
+	for _, id := range among {
+		if ring := byAgent[id]; ring != nil {
+			return ring, nil
+		}
+	}
+	return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("none of the profile's agents is a participant")}
 }
 
 func describeRings(names []string) string {
