@@ -37,7 +37,7 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Wait < time.Second || c.Wait > a2aWaitMax {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--wait: %v is not between %v and %v", c.Wait, time.Second, a2aWaitMax)}
 	}
-	text, err := payload(std, c.Text)
+	text, err := std.Payload(c.Text)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ type agentKeysCmd struct {
 
 // Run needs credentials only if the agent is named by a bare name.
 func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := anyClient(&c.Flags)
+	from, _, err := c.AnySession()
 	if err != nil {
 		return err
 	}
@@ -102,42 +102,11 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 // keysOf returns the public keys of an agent that is named by its handle, its id or, if
 // it belongs to the organization, its bare name.
 func keysOf(ctx context.Context, from *client.Session, name string) (*api.AgentKeys, error) {
-	name, err := publicName(ctx, from, name)
+	name, err := profile.PublicName(ctx, from, name)
 	if err != nil {
 		return nil, err
 	}
 	return from.Keys.Get(ctx, name, "")
-}
-
-// publicName returns the id of the organization's agent with a bare name, and any other
-// name as it is.
-func publicName(ctx context.Context, from *client.Session, name string) (string, error) {
-	if !parley.ValidAgentName(name) {
-		return name, nil
-	}
-	if _, notID := parley.ParseID[parley.AgentID](name); notID == nil {
-		return name, nil
-	}
-	own, err := profile.FindAgent(ctx, from, name)
-	if err != nil {
-		return "", err
-	}
-	return own.ID.String(), nil
-}
-
-// anyClient returns the organization's client or, without a profile, an anonymous client
-// of the named server.
-func anyClient(flags *profile.Flags) (from *client.Session, anonymous bool, err error) {
-	from, _, err = flags.Open()
-	var known program.ExitError
-	if flags.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
-		if err := profile.CheckTransport(flags.URL, flags.AllowHTTP); err != nil {
-			return nil, false, err
-		}
-		from, err = client.New(flags.URL)
-		return from, true, err
-	}
-	return from, false, err
 }
 
 type agentRotateCmd struct {

@@ -60,7 +60,7 @@ func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	name, err := publicName(ctx, from, c.Agent)
+	name, err := profile.PublicName(ctx, from, c.Agent)
 	if err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Show(card, "%s", cardDetails(card))
 }
 
-// brandedClient is anyClient with the server's brand, which an anonymous client has to
+// brandedClient is Flags.AnySession with the server's brand, which an anonymous client has to
 // ask for.
 func brandedClient(ctx context.Context, flags *profile.Flags) (*client.Session, error) {
-	from, anonymous, err := anyClient(flags)
+	from, anonymous, err := flags.AnySession()
 	if err != nil || !anonymous {
 		return from, err
 	}
@@ -126,7 +126,7 @@ func cardDetails(card *api.Card) string {
 	line("public", map[bool]string{true: "yes", false: "no"}[card.IsPublic])
 	line("trust tier", fmt.Sprint(x.TrustTier))
 	line("words", x.VerificationWords)
-	line("signing", key(&x.SigningKey))
-	line("encryption", key(&x.EncryptionKey))
+	line("signing", x.SigningKey.Curve+" "+x.SigningKey.X)
+	line("encryption", x.EncryptionKey.Curve+" "+x.EncryptionKey.X)
 	return strings.Join(lines, "\n")
 }

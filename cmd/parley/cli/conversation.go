@@ -121,7 +121,7 @@ type conversationStatusCmd struct {
 }
 
 func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
-	conversation, err := from.Messages.SetStatus(ctx, api.StatusPatch{ID: c.ID, ActingAgent: c.Agent, Status: c.Status, Reason: given(c.Reason)})
+	conversation, err := from.Messages.SetStatus(ctx, api.StatusPatch{ID: c.ID, ActingAgent: c.Agent, Status: c.Status, Reason: program.Given(c.Reason)})
 	if err != nil {
 		return err
 	}

@@ -34,13 +34,13 @@ type directorySearchCmd struct {
 
 // Run needs no credentials.
 func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := anyClient(&c.Flags)
+	from, _, err := c.AnySession()
 	if err != nil {
 		return err
 	}
 	in := api.FindAgents{
-		SearchText: api.SearchText{Q: given(strings.Join(c.Words, " ")), Semantic: given(c.Semantic)}, Category: c.Category, Tag: c.Tag, Language: c.Language,
-		Jurisdiction: given(c.Jurisdiction), MessageType: given(c.MessageType), OrgID: c.Org, Verified: c.Verified, PricingModel: given(c.Pricing),
+		SearchText: api.SearchText{Q: program.Given(strings.Join(c.Words, " ")), Semantic: program.Given(c.Semantic)}, Category: c.Category, Tag: c.Tag, Language: c.Language,
+		Jurisdiction: program.Given(c.Jurisdiction), MessageType: program.Given(c.MessageType), OrgID: c.Org, Verified: c.Verified, PricingModel: program.Given(c.Pricing),
 		Sort: c.Sort, Limit: agentsAtOnce,
 	}
 	if c.Limit > 0 {
@@ -61,11 +61,3 @@ func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) erro
 
 // agentsAtOnce is the most rows of a page.
 const agentsAtOnce = 100
-
-// given returns nil for an empty text.
-func given(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}

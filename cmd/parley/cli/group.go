@@ -156,7 +156,7 @@ func agentID(ctx context.Context, from *client.Session, name string) (parley.Age
 func targets(ctx context.Context, from *client.Session, agents []string) ([]api.Target, error) {
 	var found []api.Target
 	for _, name := range agents {
-		name, err := publicName(ctx, from, name)
+		name, err := profile.PublicName(ctx, from, name)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams, from *cl
 	}
 	in := api.CreateGroup{
 		ActingAgent: c.Agent, IdempotencyKey: c.Key, Name: c.Name, EnrollmentPolicy: c.Policy,
-		Isolated: c.Isolated, VoteDurationHours: c.VoteHours, Description: given(c.Description), Members: members,
+		Isolated: c.Isolated, VoteDurationHours: c.VoteHours, Description: program.Given(c.Description), Members: members,
 	}
 	if c.Visibility != "auto" {
 		in.Visibility = &c.Visibility

@@ -22,7 +22,7 @@ type groupInviteCmd struct {
 // Run invites the agents. If a single agent is named and cannot be invited, Run returns
 // the error. With several agents, it prints one line for each.
 func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
-	in := api.Invite{ID: group.id, ActingAgent: c.Agent, Message: given(c.Message)}
+	in := api.Invite{ID: group.id, ActingAgent: c.Agent, Message: program.Given(c.Message)}
 	if len(c.Agents) > 1 {
 		return c.several(ctx, std, group.Session, in)
 	}
@@ -100,7 +100,7 @@ type groupJoinCmd struct {
 }
 
 func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
-	result, err := group.Groups.Join(ctx, api.Join{ID: group.id, ActingAgent: c.Agent, Message: given(c.Message)})
+	result, err := group.Groups.Join(ctx, api.Join{ID: group.id, ActingAgent: c.Agent, Message: program.Given(c.Message)})
 	switch {
 	case err != nil:
 		return err

@@ -111,7 +111,7 @@ func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	body, err := payload(std, c.Text)
+	body, err := std.Payload(c.Text)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	in := api.Inbox{ID: agent.ID(), Limit: parley.InboxLimitMax, Type: given(c.Type)}
+	in := api.Inbox{ID: agent.ID(), Limit: parley.InboxLimitMax, Type: program.Given(c.Type)}
 	if c.Limit > 0 {
 		in.Limit = min(c.Limit, in.Limit)
 	}

@@ -109,7 +109,7 @@ const jwksPath = "/.well-known/jwks.json"
 func (c *receiptVerifyCmd) keys(ctx context.Context, std *program.Streams) (*api.SigningKeys, error) {
 	switch {
 	case c.JWKS == "":
-		from, _, err := anyClient(&c.Flags)
+		from, _, err := c.AnySession()
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -24,26 +23,6 @@ type payloadFlags struct {
 	ContentType string `default:"text/plain; charset=utf-8" help:"Media type of the text."`
 	Metadata    string `placeholder:"JSON" help:"JSON object sent with the encrypted text; the server can read it."`
 	Key         string `name:"idempotency-key" placeholder:"KEY" help:"A repeated send with the same key takes effect once; default: a random key."`
-}
-
-// payload returns the given text, or the content of standard input.
-func payload(std *program.Streams, text string) ([]byte, error) {
-	if text != "" && text != "-" {
-		return []byte(text), nil
-	}
-	if program.IsTerminal(std.In) {
-		std.Note("reading the message from standard input; end with Ctrl-D")
-	}
-	body, err := io.ReadAll(io.LimitReader(std.In, e2ee.PayloadBytesMax+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) == 0:
-		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the message is empty")}
-	case len(body) > e2ee.PayloadBytesMax:
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than the limit of %d bytes", e2ee.PayloadBytesMax)}
-	}
-	return body, nil
 }
 
 func (f *payloadFlags) messageType(c *client.Session) string {
@@ -84,7 +63,7 @@ func (c *SendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	body, err := payload(std, c.Text)
+	body, err := std.Payload(c.Text)
 	if err != nil {
 		return err
 	}
@@ -210,7 +189,7 @@ func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	body, err := payload(std, c.Text)
+	body, err := std.Payload(c.Text)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h p
 // servers returns the server that is asked for keys and, with --by-domain, the
 // organization's host. Without a profile and --url, that host is asked for the keys too.
 func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Session, err error) {
-	from, _, err = anyClient(&c.Flags)
+	from, _, err = c.AnySession()
 	if !c.ByDomain {
 		return from, nil, err
 	}

@@ -69,7 +69,7 @@ type webhookCreateCmd struct {
 }
 
 func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams, agent *profile.OwnAgent) error {
-	made, err := agent.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: c.URL, Events: c.Event, Description: given(c.Description)})
+	made, err := agent.Webhooks.Create(ctx, api.CreateWebhook{AgentID: agent.ID, URL: c.URL, Events: c.Event, Description: program.Given(c.Description)})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ type webhookDeliveriesCmd struct {
 }
 
 func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
-	page, err := from.Webhooks.Deliveries(ctx, api.ListDeliveries{ID: c.Webhook, Limit: c.Limit, Offset: c.Offset, Status: given(c.Status)})
+	page, err := from.Webhooks.Deliveries(ctx, api.ListDeliveries{ID: c.Webhook, Limit: c.Limit, Offset: c.Offset, Status: program.Given(c.Status)})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
 
@@ -62,4 +63,17 @@ func agentsThereAre(agents []api.Agent) string {
 		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:few], ", "), n-few)
 	}
 	return "it has " + strings.Join(names, ", ")
+}
+
+// PublicName returns the id of the organization's agent with a bare name, and any other
+// name as it is.
+func PublicName(ctx context.Context, from *client.Session, name string) (string, error) {
+	if _, notID := parley.ParseID[parley.AgentID](name); notID == nil || !parley.ValidAgentName(name) {
+		return name, nil
+	}
+	own, err := FindAgent(ctx, from, name)
+	if err != nil {
+		return "", err
+	}
+	return own.ID.String(), nil
 }

@@ -108,6 +108,21 @@ func (p *Flags) ProvideSession() (*client.Session, error) {
 	return c, err
 }
 
+// AnySession returns the organization's client or, without a profile, an anonymous client
+// of the named server.
+func (p *Flags) AnySession() (from *client.Session, anonymous bool, err error) {
+	from, _, err = p.Open()
+	var known program.ExitError
+	if p.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
+		if err := CheckTransport(p.URL, p.AllowHTTP); err != nil {
+			return nil, false, err
+		}
+		from, err = client.New(p.URL)
+		return from, true, err
+	}
+	return from, false, err
+}
+
 // Explain adds the server and the profile that a command used to an error that the
 // user resolves by choosing another one.
 func (p *Flags) Explain(err error) error {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley/client/api"
+	"parley/client/e2ee"
 )
 
 // Streams are a command's standard input, output and error.
@@ -97,6 +99,26 @@ func (s *Streams) Read(name string, limit int) ([]byte, error) {
 	return text, err
 }
 
+// Payload returns the given text, or the content of standard input.
+func (s *Streams) Payload(text string) ([]byte, error) {
+	if text != "" && text != "-" {
+		return []byte(text), nil
+	}
+	if IsTerminal(s.In) {
+		s.Note("reading the message from standard input; end with Ctrl-D")
+	}
+	body, err := io.ReadAll(io.LimitReader(s.In, e2ee.PayloadBytesMax+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) == 0:
+		return nil, ExitError{Code: ExitUsage, Err: errors.New("the message is empty")}
+	case len(body) > e2ee.PayloadBytesMax:
+		return nil, ExitError{Code: ExitUsage, Err: fmt.Errorf("the message on standard input is longer than the limit of %d bytes", e2ee.PayloadBytesMax)}
+	}
+	return body, nil
+}
+
 // Say writes a line for a person on standard output.
 func (s *Streams) Say(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.Out, format+"\n", args...)
@@ -153,6 +175,14 @@ func Text(s *string) string {
 		return "-"
 	}
 	return Printable(*s)
+}
+
+// Given returns a text, or nil if it is empty.
+func Given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // Redacted returns a URL without the password that it may contain.
