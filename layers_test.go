@@ -266,6 +266,10 @@ var lattice = map[string]place{
 	"parley/cmd/parley/judges":     {tests: []string{"parley/client", "parley/client/..."}, why: "these tests use the binary as a user of the client does"},
 	"parley/cmd/parley/machine":    {why: "what the process may use depends on nothing that it does"},
 	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/rest", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+
+	"parley/cmd/parley/cli/a2a":       {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/directory": {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/webhook":   {may: commands, why: "the commands of one subject know no others"},
 }
 
 const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"
@@ -279,6 +283,7 @@ var (
 	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/keylog", "parley/actors/group", "parley/actors/webhook"}
 	rules      = slices.Concat(aggregates, []string{"parley/actors/encoding", "parley/actors/record", "parley/actors/rules"})
 	resource   = slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/access", "parley/http/view"})
+	commands   = []string{"parley/client", "parley/client/...", "parley/cmd/parley/program", "parley/cmd/parley/profile"}
 	stories    = []string{"parley/actors/actorstest", "parley/actors/encoding"}
 	everything = []string{"parley/client/parley", "parley/..."}
 )

@@ -1,4 +1,4 @@
-package cli
+package a2a
 
 import (
 	"context"
