@@ -96,9 +96,12 @@ func (w *recordedServer) begin(from, to *participant) bool {
 
 func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
 
+// loadClient is one of the clients that load a server until it dies.
+type loadClient struct{ *recordedServer }
+
 // writer sends and replies until the server dies. Sometimes it sends the same request
 // twice at once, or gives up before the answer and repeats it.
-func (w *recordedServer) writer(self *participant) {
+func (w loadClient) writer(self *participant) {
 	for !w.dying.Load() {
 		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
 		var k *trackedConversation
@@ -124,7 +127,7 @@ func (w *recordedServer) writer(self *participant) {
 
 // mover changes the status of conversations, concurrently with other movers, and reads
 // it.
-func (w *recordedServer) mover() {
+func (w loadClient) mover() {
 	for !w.dying.Load() {
 		k := w.conversations.any(true)
 		if k == nil {
@@ -167,7 +170,7 @@ func someStatus(side int) string {
 }
 
 // reader reads pages, transcripts and single messages.
-func (w *recordedServer) reader() {
+func (w loadClient) reader() {
 	for !w.dying.Load() {
 		k := w.conversations.any(false)
 		var err error
@@ -201,7 +204,7 @@ type listener struct {
 
 // follow makes one connection and records it. It ends after d, when the server dies, or
 // when the message until has arrived.
-func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) bool {
+func (l *listener) follow(w *recordedServer, d time.Duration, until history.ID) bool {
 	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
 	c.Asked = w.now()
 	c.Answered = c.Asked
@@ -219,7 +222,7 @@ func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) 
 		case e, ok := <-st.events:
 			done = !ok
 			if ok {
-				w.heard(l, &c, e)
+				l.heard(w, &c, e)
 			}
 			c.Caught = ok && !until.Zero() && l.last == until
 		case <-deadline:
@@ -230,7 +233,7 @@ func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) 
 	return c.Caught
 }
 
-func (w *recordedServer) heard(l *listener, c *history.Connection, e event) {
+func (l *listener) heard(w *recordedServer, c *history.Connection, e event) {
 	var heard history.Event
 	var err error
 	switch e.name {
@@ -253,8 +256,8 @@ func (w *recordedServer) heard(l *listener, c *history.Connection, e event) {
 }
 
 // listen follows until the server dies and cuts connections at random points.
-func (w *recordedServer) listen(l *listener) {
+func (l *listener) listen(w *recordedServer) {
 	for !w.dying.Load() {
-		w.follow(l, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})
+		l.follow(w, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})
 	}
 }

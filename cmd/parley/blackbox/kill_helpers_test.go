@@ -70,24 +70,25 @@ func newRecordedServer(t testing.TB, s *server, popular, senders int) *recordedS
 	t.Helper()
 	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
 	for range popular {
-		w.popular = append(w.popular, w.party(s.org(t), "popular"))
+		w.popular = append(w.popular, newParticipant(s.org(t), "popular"))
 	}
 	var o *org
 	for i := range senders {
 		if i%2 == 0 {
 			o = s.org(t)
 		}
-		w.senders = append(w.senders, w.party(o, "s"+strconv.Itoa(i)))
+		w.senders = append(w.senders, newParticipant(o, "s"+strconv.Itoa(i)))
 	}
 	w.conversations = &trackedConversations{}
 	return w
 }
 
-func (w *recordedServer) party(o *org, name string) *participant {
+// newParticipant creates an agent whose answers are recorded.
+func newParticipant(o *org, name string) *participant {
 	g := o.agent(name)
 	id, err := history.ParseID(g.id)
 	if err != nil {
-		w.t.Fatal(err)
+		o.t.Fatal(err)
 	}
 	return &participant{agent: g, is: id}
 }

@@ -100,16 +100,16 @@ func (w *recordedServer) startClients(listeners []*listener, c clientCounts) *sy
 	}
 	wg := &sync.WaitGroup{}
 	for i := range c.writers {
-		wg.Go(func() { w.writer(w.senders[i%len(w.senders)]) })
+		wg.Go(func() { loadClient{w}.writer(w.senders[i%len(w.senders)]) })
 	}
 	for range c.movers {
-		wg.Go(w.mover)
+		wg.Go(loadClient{w}.mover)
 	}
 	for range c.readers {
-		wg.Go(w.reader)
+		wg.Go(loadClient{w}.reader)
 	}
 	for _, l := range listeners {
-		wg.Go(func() { w.listen(l) })
+		wg.Go(func() { l.listen(w) })
 	}
 	return wg
 }
@@ -171,7 +171,7 @@ func (w *recordedServer) readAll(listeners []*listener, streams bool) {
 	}
 	for few := range slices.Chunk(listeners, 4) {
 		concurrently(len(few), func(i int) bool {
-			caught := w.follow(few[i], 15*time.Second, ends[few[i].of])
+			caught := few[i].follow(w, 15*time.Second, ends[few[i].of])
 			if !caught {
 				w.unexpected("the stream of %s does not come to its end", few[i].of.name)
 			}

@@ -220,7 +220,7 @@ func TestInboxIsLinearizable(t *testing.T) {
 			var to []*participant
 			var recorders []*recorder
 			for range boxes {
-				to, recorders = append(to, w.party(w.s.org(t), "box")), append(recorders, &recorder{})
+				to, recorders = append(to, newParticipant(w.s.org(t), "box")), append(recorders, &recorder{})
 			}
 			again := make([]*attempt, boxes*(appenders+readers))
 			w.inLives(recorders, func() {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	allowWaiting()
 	if *atFollower {
-		variants, hooked, clusters = variants[:1], hooked[:1], nil
+		variants, clusters = variants[:1], nil
 	}
 	os.Exit(run(m))
 }
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := max(m.Run(), checkSeenAnswers())
-	for _, v := range slices.Concat(variants, hooked, clusters) {
+	for _, v := range begun.all {
 		if err := v.stop(); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", v, err)
 			code = 1
@@ -90,7 +90,18 @@ type variant struct {
 	err    error
 }
 
-var variants = []*variant{{journals: "1"}, {journals: "4"}}
+var variants = newVariants(nil)
+
+// newVariants returns servers with one journal and with four, with further flags.
+func newVariants(flags func() ([]string, error)) []*variant {
+	return []*variant{{journals: "1", flags: flags}, {journals: "4", flags: flags}}
+}
+
+// begun are the variants that a test used: they are stopped after all tests.
+var begun struct {
+	mu  sync.Mutex
+	all []*variant
+}
 
 // clusters are what only tests on a shared server use besides.
 var clusters = []*variant{{count: 3}}
@@ -108,6 +119,9 @@ func (v *variant) String() string {
 func (v *variant) shared(t *testing.T) *server {
 	t.Helper()
 	v.once.Do(func() {
+		begun.mu.Lock()
+		begun.all = append(begun.all, v)
+		begun.mu.Unlock()
 		if v.dir, v.err = os.MkdirTemp("", "parley-shared-"); v.err != nil {
 			return
 		}
@@ -162,7 +176,12 @@ func each(t *testing.T, test func(t *testing.T, s *server)) {
 	runOn(t, slices.Concat(variants, clusters), test)
 }
 
+// runOn runs a test on some shared servers, in parallel with others.
 func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
+	t.Helper()
+	if *atFollower {
+		on = on[:1]
+	}
 	for _, v := range on {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()

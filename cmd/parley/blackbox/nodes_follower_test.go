@@ -13,25 +13,18 @@ import (
 
 var atFollower = flag.Bool("at.follower", false, "start three nodes instead of one server, and make each request at one that does not lead")
 
-// storiesAtFollower are those that always run at a follower, by what they are about.
-var storiesAtFollower = []string{
-	"TestWebhookDelivers", "TestEventsOf.*", "TestHold.*", "TestRetryByHand.*", "TestGone", "TestProcessing", "TestRevokedAgentsHaveNoWebhooks",
-	"TestSuspension", "TestQuotas", "TestGroupQuota", "TestPoll", "TestPollTokens", "TestErase", "TestErasedAgent",
-	"TestJoining", "TestLeaveOrKick", "TestVotesAtOnce", "TestBroadcast", "TestGroupDeletion",
-	"TestA2ACard", "TestBridgeStrangers", "TestPushNotifications", "TestChallengeSolvedTwiceAtOnce",
-}
-
-// TestStoriesAtFollower runs stories of one server again, on three nodes, with each request at a
-// node that does not lead: what a node remembers beside the journal must be right there too.
-func TestStoriesAtFollower(t *testing.T) {
+// runAtFollower runs stories of one server again, on three nodes, with each request at a node
+// that does not lead: what a node remembers beside the journal must be right there too.
+func runAtFollower(t *testing.T, stories ...string) {
+	t.Helper()
 	oneServerOnly(t, "it runs them itself")
 	t.Parallel()
 	self, err := os.Executable()
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.timeout", "10m", "-test.parallel", "4", "-test.run", "^("+strings.Join(storiesAtFollower, "|")+")$")
+	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.timeout", "10m", "-test.parallel", "4", "-test.run", "^("+strings.Join(stories, "|")+")$")
 	cmd.Env = append(os.Environ(), "PARLEY_BIN="+binary)
 	said, err := cmd.CombinedOutput()
-	if passed := strings.Count(string(said), "\n--- PASS"); err != nil || passed < len(storiesAtFollower) || strings.Contains(string(said), "--- SKIP") {
+	if passed := strings.Count(string(said), "\n--- PASS"); err != nil || passed < len(stories) || strings.Contains(string(said), "--- SKIP") {
 		t.Errorf("%d stories passed: %v\n%s", passed, err, said)
 	}
 }

@@ -27,7 +27,12 @@ func (w *recordedServer) next() (*server, func() bool) {
 	if w.direct == nil {
 		return w.s, func() bool { return false }
 	}
-	n := w.direct
+	return w.direct.anyNode()
+}
+
+// anyNode is one of the nodes, for a single request. The function reports later whether it was
+// struck meanwhile.
+func (n *nodes) anyNode() (*server, func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := anyOf(n.all)

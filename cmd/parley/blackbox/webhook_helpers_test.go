@@ -18,7 +18,7 @@ const (
 )
 
 // hooked are servers that most webhook tests share: they trust the sink.
-var hooked = []*variant{{journals: "1", flags: trustSink}, {journals: "4", flags: trustSink}}
+var hooked = newVariants(trustSink)
 
 func trustSink() ([]string, error) {
 	s, err := sinkOnce()
