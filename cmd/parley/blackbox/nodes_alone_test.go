@@ -24,9 +24,7 @@ func TestNodeAlone(t *testing.T) {
 	before := treeOf(t, to)
 	other.kill()
 	n.node(2).kill()
-	n.mu.Lock()
-	n.all = n.all[:1]
-	n.mu.Unlock()
+	n.consistsOf(n.node(0))
 	alone.eventuallyStatus(t, "no node leads", func(c clusterStatus) bool { return c.Groups[0].Leader == nil })
 
 	if said, err := backup(); err == nil || !strings.Contains(said, "not caught up") {

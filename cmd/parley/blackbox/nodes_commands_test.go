@@ -91,9 +91,7 @@ func TestStopWhileWaiting(t *testing.T) {
 	alone.eventuallyStatus(t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
 	n.node(1).kill()
 	alone.kill()
-	n.mu.Lock()
-	n.all = nil
-	n.mu.Unlock()
+	n.consistsOf()
 	must(t, alone.begin("127.0.0.1:0"))
 	eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.log.text(), "waits for the cluster") })
 	if err := alone.drain(10 * time.Second); err != nil {

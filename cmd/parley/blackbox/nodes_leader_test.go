@@ -53,9 +53,7 @@ func TestLeaderRemoved(t *testing.T) {
 		if err := leader.drain(15 * time.Second); err != nil {
 			t.Error(err)
 		}
-		n.mu.Lock()
-		n.all = left
-		n.mu.Unlock()
+		n.consistsOf(left...)
 	}
 	if rows := len(other.everything()); rows != 3 {
 		t.Errorf("the inbox has %d messages", rows)

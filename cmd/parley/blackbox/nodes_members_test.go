@@ -437,9 +437,7 @@ func TestKilledWhileJoining(t *testing.T) {
 	if _, err := s.launched(at.listen); err != nil {
 		t.Fatal(err)
 	}
-	n.mu.Lock()
-	n.all = append(n.all, s)
-	n.mu.Unlock()
+	n.consistsOf(append(n.all, s)...)
 	n.ready(t)
 	if members := len(n.node(0).clusterStatus(t).Nodes); members != 2 {
 		t.Errorf("%d members", members)

@@ -54,7 +54,7 @@ func TestMajorityLost(t *testing.T) {
 		return slices.Compare([]uint64{x.Term, x.Index}, []uint64{y.Term, y.Index})
 	})
 	former := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == best })
-	n.all = []*server{best}
+	n.consistsOf(best)
 	for range 2 { // as after a crash in the middle of it
 		if end := recovery(t, best, "--i-accept-loss"); end.ClusterID == nil || end.Index != ends[best].Index || end.Term != ends[best].Term {
 			t.Errorf("recovered is %+v, there was %+v", end, ends[best])
@@ -91,5 +91,5 @@ func TestMajorityLost(t *testing.T) {
 	if said, err := best.operate("cluster", "replace", "d"); err == nil || !strings.Contains(said, "cluster recover") {
 		t.Errorf("a token without a majority: %v\n%s", err, said)
 	}
-	n.all = n.all[:1]
+	n.consistsOf(n.node(0))
 }

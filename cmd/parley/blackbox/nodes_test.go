@@ -135,6 +135,13 @@ func (n *nodes) add(i int, replaces ...string) error {
 	return nil
 }
 
+// consistsOf says which processes are the nodes from now on.
+func (n *nodes) consistsOf(all ...*server) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = all
+}
+
 // server is the first node, reached through the proxy.
 func (n *nodes) server() *server {
 	s := *n.node(0)
