@@ -23,31 +23,31 @@ var accessCallers = []string{"owner", "counterpart", "other", "tier-0", "revoked
 
 // accessScene holds the organizations, agents and tokens that the matrix uses.
 type accessScene struct {
-	s                  *server
-	alice, bob, carol  *agent // of the owner, the counterpart and the uninvolved organization
-	revoked            *agent // of the owner
-	tierZero           *org
+	s                  *Server
+	alice, bob, carol  *Agent // of the owner, the counterpart and the uninvolved organization
+	revoked            *Agent // of the owner
+	tierZero           *Org
 	revokedCredentials string // a token
 	spare              string // a credential of the owner, to delete
 }
 
 func newAccessScene(t *testing.T, journals string) *accessScene {
 	t.Helper()
-	s := start(t, "--journals", journals, "--poll-limit", "0/0", "--tier1", "pow")
-	c := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
-	c.revoked = c.alice.org.agent("revoked")
-	c.alice.delete(c.revoked.path("")).want(204)
-	for _, g := range []*agent{c.alice, c.bob, c.carol} { // no cell may be the first to make a second agent
-		g.org.agent("second")
+	s := Start(t, "--journals", journals, "--poll-limit", "0/0", "--tier1", "pow")
+	c := &accessScene{s: s, alice: s.Org(t).Agent("alice"), bob: s.Org(t).Agent("bob"), carol: s.Org(t).Agent("carol")}
+	c.revoked = c.alice.Org.Agent("revoked")
+	c.alice.Delete(c.revoked.Path("")).Want(204)
+	for _, g := range []*Agent{c.alice, c.bob, c.carol} { // no cell may be the first to make a second agent
+		g.Org.Agent("second")
 	}
-	second := c.alice.post("/org/credentials", nil).want(201)
-	c.revokedCredentials = s.grant(t, second.str("client_id"), second.str("client_secret")).want(200).str("access_token")
-	c.alice.delete("/org/credentials/" + second.str("client_id")).want(204)
+	second := c.alice.Post("/org/credentials", nil).Want(201)
+	c.revokedCredentials = s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(200).Str("access_token")
+	c.alice.Delete("/org/credentials/" + second.Str("client_id")).Want(204)
 	// Organizations that register from now on stay at tier 0.
-	s.kill()
-	s.flags[len(s.flags)-1] = "approval"
-	s.restart(t)
-	c.tierZero = s.org(t)
+	s.Kill()
+	s.Flags[len(s.Flags)-1] = "approval"
+	s.Restart(t)
+	c.tierZero = s.Org(t)
 	return c
 }
 
@@ -61,10 +61,10 @@ type accessAsk struct {
 // that no cell changes the result of another.
 var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /auth/register": func(*accessScene) accessAsk {
-		return accessAsk{"/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()}}
+		return accessAsk{"/auth/register", obj{"email": "a@b.c", "org_slug": FreshSlug()}}
 	},
 	"POST /auth/register/solve": func(*accessScene) accessAsk {
-		return accessAsk{"/auth/register/solve", obj{"challenge_id": nobody, "nonce": "0"}}
+		return accessAsk{"/auth/register/solve", obj{"challenge_id": Nobody, "nonce": "0"}}
 	},
 	"POST /auth/verify-email": func(*accessScene) accessAsk {
 		return accessAsk{"/auth/verify-email", obj{"token": "none"}}
@@ -73,22 +73,22 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
 	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
 
-	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", toHandle(c.newRecipient().handle)} },
+	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", ToHandle(c.newRecipient().Handle)} },
 	"POST /messages/sync": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/sync?timeout_ms=1000", toHandle(c.newRecipient().handle)}
+		return accessAsk{"/messages/sync?timeout_ms=1000", ToHandle(c.newRecipient().Handle)}
 	},
-	"GET /messages/{id}": func(c *accessScene) accessAsk { return accessAsk{"/messages/" + text(c.message(), "id"), nil} },
+	"GET /messages/{id}": func(c *accessScene) accessAsk { return accessAsk{"/messages/" + Text(c.message(), "id"), nil} },
 	"POST /messages/{id}/reply": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + text(c.message(), "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}}
+		return accessAsk{"/messages/" + Text(c.message(), "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}}
 	},
 	"POST /messages/{id}/read": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + text(c.message(), "id") + "/read", nil}
+		return accessAsk{"/messages/" + Text(c.message(), "id") + "/read", nil}
 	},
 	"GET /messages/{id}/receipt": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + text(c.message(), "id") + "/receipt", nil}
+		return accessAsk{"/messages/" + Text(c.message(), "id") + "/receipt", nil}
 	},
 	"GET /messages/{id}/trace": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + text(c.message(), "id") + "/trace", nil}
+		return accessAsk{"/messages/" + Text(c.message(), "id") + "/trace", nil}
 	},
 	"POST /agents/{id}/messages/ack": agentAsk("/messages/ack", obj{"ids": []string{}}),
 	"GET /agents/{id}/wait":          agentAsk("/wait?timeout_ms=1000", nil),
@@ -96,48 +96,48 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /agents/{id}/messages": agentAsk("/messages", nil),
 	"GET /agents/{id}/stream":   agentAsk("/stream", nil),
 	"GET /conversations/{id}/messages": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/messages", nil}
+		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/messages", nil}
 	},
-	"GET /poll/{token}":              func(c *accessScene) accessAsk { return accessAsk{strings.TrimPrefix(c.alice.pollURL, c.s.base), nil} },
+	"GET /poll/{token}":              func(c *accessScene) accessAsk { return accessAsk{strings.TrimPrefix(c.alice.PollURL, c.s.Base), nil} },
 	"POST /agents/{id}/poll-token":   agentAsk("/poll-token", nil),
 	"DELETE /agents/{id}/poll-token": agentAsk("/poll-token", nil),
 
-	"PUT /agents/{id}/card": agentAsk("/card", plainCard()),
+	"PUT /agents/{id}/card": agentAsk("/card", PlainCard()),
 	"GET /agents/{id}/card": func(c *accessScene) accessAsk {
 		g := c.victim()
-		g.put(g.path("/card"), plainCard()).want(200)
-		return accessAsk{g.path("/card"), nil}
+		g.Put(g.Path("/card"), PlainCard()).Want(200)
+		return accessAsk{g.Path("/card"), nil}
 	},
 	"DELETE /agents/{id}/card": agentAsk("/card", nil),
 
 	"GET /agents":           plainAsk("/agents"),
-	"POST /agents":          func(*accessScene) accessAsk { return accessAsk{"/agents", newAgent("a" + randomHex(6))} },
-	"GET /agents/keys":      func(c *accessScene) accessAsk { return accessAsk{"/agents/keys?ids=" + c.alice.id, nil} },
+	"POST /agents":          func(*accessScene) accessAsk { return accessAsk{"/agents", NewAgent("a" + RandomHex(6))} },
+	"GET /agents/keys":      func(c *accessScene) accessAsk { return accessAsk{"/agents/keys?ids=" + c.alice.ID, nil} },
 	"GET /agents/{id}":      agentAsk("", nil),
 	"PATCH /agents/{id}":    agentAsk("", obj{"unlisted": true}),
 	"DELETE /agents/{id}":   agentAsk("", nil),
 	"GET /agents/{id}/keys": agentAsk("/keys", nil),
 	"POST /agents/{id}/keys": func(c *accessScene) accessAsk {
-		return accessAsk{c.victim().path("/keys"), without(newAgent(""), "name")}
+		return accessAsk{c.victim().Path("/keys"), Without(NewAgent(""), "name")}
 	},
 	"POST /agents/{id}/keys/retire": func(c *accessScene) accessAsk {
 		g := c.victim()
-		g.post(g.path("/keys"), obj{"signing_public_key": signJWK(newPair().sign)}).want(200)
-		return accessAsk{g.path("/keys/retire"), obj{"kid": g.signKid()}}
+		g.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(NewPair().Sign)}).Want(200)
+		return accessAsk{g.Path("/keys/retire"), obj{"kid": g.SignKid()}}
 	},
-	"POST /agents/{id}/keys/pq":   agentAsk("/keys/pq", obj{"pq_public_key": kemKey()}),
+	"POST /agents/{id}/keys/pq":   agentAsk("/keys/pq", obj{"pq_public_key": KEMKey()}),
 	"DELETE /agents/{id}/keys/pq": agentAsk("/keys/pq", nil),
 	"POST /agents/{id}/mls/key-packages": func(c *accessScene) accessAsk {
 		g := c.victim()
-		return accessAsk{g.path("/mls/key-packages"), obj{"key_packages": []any{g.keyPackage()}}}
+		return accessAsk{g.Path("/mls/key-packages"), obj{"key_packages": []any{g.keyPackage()}}}
 	},
 	"GET /agents/{id}/mls/key-packages/count": agentAsk("/mls/key-packages/count", nil),
 	"PUT /agents/{id}/key-binding": func(c *accessScene) accessAsk {
 		g := c.victim()
-		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}
+		return accessAsk{g.Path("/key-binding"), g.Binding(g.Pair(), nil, Instant(0))}
 	},
 	"POST /agents/{id}/verify-svid/challenge": agentAsk("/verify-svid/challenge", nil),
-	"POST /agents/{id}/verify-svid":           agentAsk("/verify-svid", obj{"challenge_id": nobody, "jwt_svid": "x"}),
+	"POST /agents/{id}/verify-svid":           agentAsk("/verify-svid", obj{"challenge_id": Nobody, "jwt_svid": "x"}),
 	"GET /agents/{id}/key-bindings":           agentAsk("/key-bindings", nil),
 	"GET /agents/{name}/did.json":             agentAsk("/did.json", nil),
 	"GET /agents/{id}/key-log":                agentAsk("/key-log", nil),
@@ -147,14 +147,14 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /key-log/proofs/consistency":         plainAsk("/key-log/proofs/consistency?from=1&to=1"),
 	"GET /.well-known/agent-cards/{id}.json": func(c *accessScene) accessAsk {
 		g := c.victim()
-		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
-		return accessAsk{wellKnownCard(g), nil}
+		g.Put(g.Path("/card"), Merged(PlainCard(), obj{"is_public": true})).Want(200)
+		return accessAsk{WellKnownCard(g), nil}
 	},
 	"POST /a2a/{handle}": func(c *accessScene) accessAsk {
 		g := c.newRecipient()
-		g.put(g.path("/card"), bridgedCard()).want(200)
-		task := text(c.alice.send(g), "conversation_id")
-		return accessAsk{"/a2a/" + g.id, obj{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": obj{"id": task}}}
+		g.Put(g.Path("/card"), BridgedCard()).Want(200)
+		task := Text(c.alice.Send(g), "conversation_id")
+		return accessAsk{"/a2a/" + g.ID, obj{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": obj{"id": task}}}
 	},
 	"GET /a2a/{handle}/agent.json":                  bridgeAsk("/agent.json"),
 	"GET /a2a/{handle}/.well-known/agent-card.json": bridgeAsk("/.well-known/agent-card.json"),
@@ -164,12 +164,12 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /directory/agents/stream": plainAsk("/directory/agents/stream?limit=1"),
 	"GET /directory/agents/{id}": func(c *accessScene) accessAsk {
 		g := c.victim()
-		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
-		return accessAsk{"/directory/agents/" + g.id, nil}
+		g.Put(g.Path("/card"), Merged(PlainCard(), obj{"is_public": true})).Want(200)
+		return accessAsk{"/directory/agents/" + g.ID, nil}
 	},
 	"GET /directory/categories": plainAsk("/directory/categories"),
 	"GET /.well-known/webfinger": func(c *accessScene) accessAsk {
-		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.handle, nil}
+		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.Handle, nil}
 	},
 	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
 
@@ -182,27 +182,27 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	},
 	"DELETE /org/credentials/{client_id}": func(c *accessScene) accessAsk {
 		if c.spare != "" { // an organization has at most ten
-			c.alice.delete("/org/credentials/" + c.spare)
+			c.alice.Delete("/org/credentials/" + c.spare)
 		}
-		c.spare = c.alice.post("/org/credentials", nil).want(201).str("client_id")
+		c.spare = c.alice.Post("/org/credentials", nil).Want(201).Str("client_id")
 		return accessAsk{"/org/credentials/" + c.spare, nil}
 	},
 
 	"GET /conversations/{id}": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + text(c.message(), "conversation_id"), nil}
+		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id"), nil}
 	},
 	"GET /conversations/{id}/participants": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/participants", nil}
+		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/participants", nil}
 	},
 	"PATCH /conversations/{id}/status": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
+		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
 	},
 
 	"GET /":       plainAsk("/"),
 	"GET /health": plainAsk("/health"),
 	"GET /readyz": plainAsk("/readyz"),
 	// Of the counterpart: two exports of one organization would be one too many.
-	"GET /orgs/{id}/export": func(c *accessScene) accessAsk { return accessAsk{"/orgs/" + c.bob.org.id + "/export", nil} },
+	"GET /orgs/{id}/export": func(c *accessScene) accessAsk { return accessAsk{"/orgs/" + c.bob.Org.ID + "/export", nil} },
 	"GET /compliance/info":  plainAsk("/compliance/info"),
 	"GET /llms.txt":         plainAsk("/llms.txt"),
 	"GET /version":          plainAsk("/version"),
@@ -223,31 +223,31 @@ func plainAsk(path string) func(*accessScene) accessAsk {
 
 // agentAsk requests an agent of the owner that no other cell uses.
 func agentAsk(rest string, body any) func(*accessScene) accessAsk {
-	return func(c *accessScene) accessAsk { return accessAsk{c.victim().path(rest), body} }
+	return func(c *accessScene) accessAsk { return accessAsk{c.victim().Path(rest), body} }
 }
 
-func (c *accessScene) victim() *agent { return c.alice.org.agent("v" + randomHex(6)) }
+func (c *accessScene) victim() *Agent { return c.alice.Org.Agent("v" + RandomHex(6)) }
 
 // newRecipient returns a new recipient that none of the callers controls.
-func (c *accessScene) newRecipient() *agent { return c.bob.org.agent("r" + randomHex(6)) }
+func (c *accessScene) newRecipient() *Agent { return c.bob.Org.Agent("r" + RandomHex(6)) }
 
-func (c *accessScene) message() obj { return c.alice.send(c.bob) }
+func (c *accessScene) message() obj { return c.alice.Send(c.bob) }
 
 // ask makes the request of one cell.
 func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	method, _, _ := strings.Cut(route, " ")
 	ask := accessAsks[route](c)
 	var headers []string
-	token := c.alice.token
+	token := c.alice.Token
 	switch caller {
 	case "counterpart":
-		token = c.bob.token
+		token = c.bob.Token
 	case "other":
-		token = c.carol.token
+		token = c.carol.Token
 	case "tier-0":
-		token = c.tierZero.token
+		token = c.tierZero.Token
 	case "revoked-agent":
-		headers = []string{"X-Svc-Agent", c.revoked.id}
+		headers = []string{"X-Svc-Agent", c.revoked.ID}
 	case "unknown-id":
 		ask.path = withoutID(ask.path)
 	case "revoked-credential":
@@ -257,16 +257,16 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	case "none":
 		token = ""
 	}
-	var a *answer
+	var a *Answer
 	if strings.HasSuffix(route, "/stream") || strings.HasSuffix(route, "/export") {
 		a = c.s.opens(t, token, ask.path, headers...)
 	} else {
-		a = c.s.call(t, token, method, ask.path, ask.body, headers...)
+		a = c.s.Call(t, token, method, ask.path, ask.body, headers...)
 	}
-	if a.err != nil {
-		return a.err.Error()
+	if a.Err != nil {
+		return a.Err.Error()
 	}
-	return strings.ReplaceAll(summaryOf(a.status, a.raw), " ", ":")
+	return strings.ReplaceAll(SummaryOf(a.Status, a.Raw), " ", ":")
 }
 
 // withoutID replaces the first id in a path with an unknown one, and a poll token with
@@ -274,8 +274,8 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 func withoutID(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if uuidForm.MatchString(part) {
-			parts[i] = nobody
+		if UUIDForm.MatchString(part) {
+			parts[i] = Nobody
 			return strings.Join(parts, "/")
 		}
 	}
@@ -286,36 +286,36 @@ func withoutID(path string) string {
 }
 
 // opens requests a stream and closes it as soon as the answer begins.
-func (s *server) opens(t *testing.T, token, path string, headers ...string) *answer {
-	a := &answer{t: t, asked: "GET " + path}
-	req, err := s.request(token, "GET", path, nil, headers...)
+func (s *Server) opens(t *testing.T, token, path string, headers ...string) *Answer {
+	a := &Answer{T: t, Asked: "GET " + path}
+	req, err := s.Request(token, "GET", path, nil, headers...)
 	if err != nil {
-		a.err = err
+		a.Err = err
 		return a
 	}
-	resp, err := streaming.Do(req)
+	resp, err := Streaming.Do(req)
 	if err != nil {
-		a.err = err
+		a.Err = err
 		return a
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if a.status = resp.StatusCode; a.status != http.StatusOK {
-		a.raw = make([]byte, 4096)
-		n, _ := resp.Body.Read(a.raw)
-		a.raw = a.raw[:n]
+	if a.Status = resp.StatusCode; a.Status != http.StatusOK {
+		a.Raw = make([]byte, 4096)
+		n, _ := resp.Body.Read(a.Raw)
+		a.Raw = a.Raw[:n]
 	}
-	a.header = resp.Header
-	a.decode()
-	seen.note("GET", path, a)
+	a.Header = resp.Header
+	a.Decode()
+	Seen.Note("GET", path, a)
 	return a
 }
 
 // describedRoutes returns the routes in the server's own description, and which of them
 // require a token.
-func describedRoutes(t testing.TB, s *server) (routes []string, secured map[string]bool) {
+func describedRoutes(t testing.TB, s *Server) (routes []string, secured map[string]bool) {
 	t.Helper()
 	secured = map[string]bool{}
-	paths, _ := s.call(t, "", "GET", "/openapi.json", nil).want(200).at("paths").(obj)
+	paths, _ := s.Call(t, "", "GET", "/openapi.json", nil).Want(200).At("paths").(obj)
 	for path, methods := range paths {
 		for method, operation := range methods.(obj) {
 			route := strings.ToUpper(method) + " " + path
@@ -335,7 +335,7 @@ func describedRoutes(t testing.TB, s *server) (routes []string, secured map[stri
 // TestAccessMatrix requests every route of the server's own description as every caller
 // and compares the answers with the golden file.
 func TestAccessMatrix(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		c := newAccessScene(t, journals)
 		routes, secured := describedRoutes(t, c.s)
 		matrix := map[string]map[string]string{}
@@ -345,7 +345,7 @@ func TestAccessMatrix(t *testing.T) {
 			}
 			matrix[route] = map[string]string{}
 		}
-		cells := concurrentlyBounded(len(routes)*len(accessCallers), func(i int) string {
+		cells := ConcurrentlyBounded(len(routes)*len(accessCallers), func(i int) string {
 			return c.ask(t, routes[i/len(accessCallers)], accessCallers[i%len(accessCallers)])
 		})
 		for i, cell := range cells {
@@ -356,11 +356,11 @@ func TestAccessMatrix(t *testing.T) {
 		}
 		for _, route := range routes {
 			if method, path, _ := strings.Cut(route, " "); method == "GET" && secured[route] && !strings.HasSuffix(path, "/stream") && !strings.HasSuffix(path, "/export") {
-				c.s.call(t, "", "HEAD", accessAsks[route](c).path, nil).as("HEAD for %s", route).want(401)
+				c.s.Call(t, "", "HEAD", accessAsks[route](c).path, nil).As("HEAD for %s", route).Want(401)
 			}
 		}
 		actual := accessTable(routes, matrix)
-		if *update && journals == variants[0].journals {
+		if *update && journals == Variants[0].Journals {
 			if err := os.WriteFile(accessFile, []byte(actual), 0o644); err != nil {
 				t.Fatal(err)
 			}

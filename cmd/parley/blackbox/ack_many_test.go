@@ -66,43 +66,43 @@ func TestReadFaultsControl(t *testing.T) {
 // entry. It marks all messages up to the named one as read, and none after it.
 func TestAckUpToOfVeryMany(t *testing.T) {
 	const senders, each, upTo = 15, 200, 2700
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		b := s.org(t).agent("reader")
-		authors := s.org(t).newAgents(senders, "sender")
-		for _, sent := range concurrently(senders, func(i int) *answer {
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		b := s.Org(t).Agent("reader")
+		authors := s.Org(t).NewAgents(senders, "sender")
+		for _, sent := range Concurrently(senders, func(i int) *Answer {
 			for n := range each - 1 {
-				if a := authors[i].trySend(b, nil); a.status != 201 {
-					return a.as("message %d", n)
+				if a := authors[i].TrySend(b, nil); a.Status != 201 {
+					return a.As("message %d", n)
 				}
 			}
-			return authors[i].trySend(b, nil)
+			return authors[i].TrySend(b, nil)
 		}) {
-			sent.want(201)
+			sent.Want(201)
 		}
-		order := ids(b.everything())
+		order := IDs(b.Everything())
 		slices.Reverse(order)
 		if len(order) != senders*each {
 			t.Fatalf("%d messages arrived, want %d", len(order), senders*each)
 		}
 		unread := func(beyondItems int) {
 			t.Helper() // reports at most 1,000
-			a := b.get(b.path("/wait?timeout_ms=1000&after=") + nilUUID).want(200)
-			a.is("unread", min(1000, beyondItems), "after", order[19]) // the items are the first ones, read or not
+			a := b.Get(b.Path("/wait?timeout_ms=1000&after=") + NilUUID).Want(200)
+			a.Is("unread", min(1000, beyondItems), "after", order[19]) // the items are the first ones, read or not
 		}
 		unread(senders*each - 20)
-		b.get("/messages/" + order[10]).want(200) // already read: not counted again
-		b.acked(obj{"up_to": order[upTo-1]}, upTo-1)
-		report(t, "acknowledged", readFaults(b.everything(), upTo))
-		b.acked(obj{"up_to": order[upTo-1]}, 0)
-		b.acked(obj{"up_to": order[0]}, 0)
+		b.Get("/messages/" + order[10]).Want(200) // already read: not counted again
+		b.Acked(obj{"up_to": order[upTo-1]}, upTo-1)
+		Report(t, "acknowledged", readFaults(b.Everything(), upTo))
+		b.Acked(obj{"up_to": order[upTo-1]}, 0)
+		b.Acked(obj{"up_to": order[0]}, 0)
 		unread(senders*each - upTo)
-		s.kill()
-		s.restart(t)
-		report(t, "after a crash", readFaults(b.everything(), upTo))
-		b.acked(obj{"up_to": order[len(order)-1]}, senders*each-upTo)
-		b.acked(obj{"up_to": order[len(order)-1]}, 0)
-		report(t, "all acknowledged", readFaults(b.everything(), senders*each))
+		s.Kill()
+		s.Restart(t)
+		Report(t, "after a crash", readFaults(b.Everything(), upTo))
+		b.Acked(obj{"up_to": order[len(order)-1]}, senders*each-upTo)
+		b.Acked(obj{"up_to": order[len(order)-1]}, 0)
+		Report(t, "all acknowledged", readFaults(b.Everything(), senders*each))
 		unread(0)
 	})
 }

@@ -29,7 +29,7 @@ func adminRequest(t testing.TB, method, address string, headers ...string) (stat
 		}
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := adminClient.Do(req)
+	resp, err := AdminClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ var privilegedCalls = [][2]string{
 // TestOperatorCallsNeedTheToken: without the token, a caller that reaches the admin
 // address can read metrics and readiness, and nothing else.
 func TestOperatorCallsNeedTheToken(t *testing.T) {
-	admin := freeAddress(t)
-	s := start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://mailer:Canary-SMTP-password@127.0.0.1:1")
-	info, err := os.Stat(filepath.Join(s.dir, "admin.token"))
+	admin := FreeAddress(t)
+	s := Start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://mailer:Canary-SMTP-password@127.0.0.1:1")
+	info, err := os.Stat(filepath.Join(s.Dir, "admin.token"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("admin.token: %v %v", info.Mode(), err)
 	}
-	token := s.adminToken(t)
+	token := s.AdminToken(t)
 	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
 		if status, _ := adminRequest(t, "GET", "http://"+admin+path); status != 200 {
 			t.Errorf("%s without a token: %d", path, status)
@@ -88,12 +88,12 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 			t.Errorf("%s with the token: %d %s", path, status, said)
 		}
 	}
-	s.kill()
-	s.restart(t)
-	if s.adminToken(t) != token {
+	s.Kill()
+	s.Restart(t)
+	if s.AdminToken(t) != token {
 		t.Error("a restart created another token")
 	}
-	if strings.Contains(s.log.text(), "Canary") || strings.Contains(s.log.text(), token) {
+	if strings.Contains(s.Log.Text(), "Canary") || strings.Contains(s.Log.Text(), token) {
 		t.Error("the log contains a secret")
 	}
 }
@@ -102,11 +102,11 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 // foreign name that resolves to this machine, and requests that the browser marks as
 // cross-origin, with or without the token.
 func TestPagesCannotReachTheAdminListener(t *testing.T) {
-	oneServerOnly(t, "its nodes would share an address for metrics")
-	admin, metrics := freeAddress(t), freeAddress(t)
-	s := start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
+	OneServerOnly(t, "its nodes would share an address for metrics")
+	admin, metrics := FreeAddress(t), FreeAddress(t)
+	s := Start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
 	_, port, _ := strings.Cut(admin, ":")
-	bearer := []string{"Authorization", "Bearer " + s.adminToken(t)}
+	bearer := []string{"Authorization", "Bearer " + s.AdminToken(t)}
 	for host, want := range map[string]int{
 		"evil.example": 403, "evil.example:" + port: 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403, "192.0.2.1": 403,
 		"0.0.0.0": 403, "evil.example:80:" + port: 403, "::1.evil.example": 403, "sub.ops.example": 403,
@@ -129,17 +129,17 @@ func TestPagesCannotReachTheAdminListener(t *testing.T) {
 			t.Errorf("%s at the metrics address: %d", path, status)
 		}
 	}
-	s.call(t, "", "GET", "/readyz", nil).want(200).is("status", "ready", "reason", nil)
+	s.Call(t, "", "GET", "/readyz", nil).Want(200).Is("status", "ready", "reason", nil)
 }
 
 // TestTheCommandFindsTheToken: the command reads the token from the data directory or the
 // environment variable. If it finds none, it says what to do.
 func TestTheCommandFindsTheToken(t *testing.T) {
-	admin := freeAddress(t)
-	s := start(t, "--admin-listen", admin)
-	o, other := s.org(t), start(t)
+	admin := FreeAddress(t)
+	s := Start(t, "--admin-listen", admin)
+	o, other := s.Org(t), Start(t)
 	url := "http://" + admin
-	if got := succeeds(t, "org", "show", o.slug, "--admin", url, "--data", s.dir); text(got, "id") != o.id {
+	if got := Succeeds(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); Text(got, "id") != o.ID {
 		t.Errorf("shown: %v", got)
 	}
 	for what, c := range map[string]struct {
@@ -147,23 +147,23 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 		code int
 		says string
 	}{
-		"no token":      {[]string{"org", "show", o.slug, "--admin", url}, 4, "parley-data/admin.token does not exist"},
-		"another's":     {[]string{"org", "show", o.slug, "--admin", url, "--data", other.dir}, 4, "does not accept the admin token of " + other.dir},
+		"no token":      {[]string{"org", "show", o.Slug, "--admin", url}, 4, "parley-data/admin.token does not exist"},
+		"another's":     {[]string{"org", "show", o.Slug, "--admin", url, "--data", other.Dir}, 4, "does not accept the admin token of " + other.Dir},
 		"of a backup":   {[]string{"backup", "--to", t.TempDir(), "--admin", url}, 4, "PARLEY_ADMIN_TOKEN"},
-		"no such place": {[]string{"org", "show", o.slug, "--admin", "x", "--data", s.dir}, 2, "--admin"},
+		"no such place": {[]string{"org", "show", o.Slug, "--admin", "x", "--data", s.Dir}, 2, "--admin"},
 	} {
-		if _, said, code := command(t, c.args...); code != c.code || !strings.Contains(said, c.says) {
+		if _, said, code := Command(t, c.args...); code != c.code || !strings.Contains(said, c.says) {
 			t.Errorf("%s: exit code %d, %s", what, code, said)
 		}
 	}
-	if err := os.Chmod(filepath.Join(s.dir, "admin.token"), 0o640); err != nil {
+	if err := os.Chmod(filepath.Join(s.Dir, "admin.token"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, said, code := command(t, "org", "show", o.slug, "--admin", url, "--data", s.dir); code == 0 || !strings.Contains(said, "chmod 600") {
+	if _, said, code := Command(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); code == 0 || !strings.Contains(said, "chmod 600") {
 		t.Errorf("a token that other users may read: exit code %d, %s", code, said)
 	}
-	s.kill()
-	if said := fails(t, s.dir); !strings.Contains(said, "chmod 600") {
+	s.Kill()
+	if said := Fails(t, s.Dir); !strings.Contains(said, "chmod 600") {
 		t.Errorf("a server starts with a token that other users may read: %s", said)
 	}
 }
@@ -171,18 +171,18 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 // TestBackupsStayInAllowedDirectories: even with the token, the server writes backups
 // only below the allowed directory, and not where other users could interfere.
 func TestBackupsStayInAllowedDirectories(t *testing.T) {
-	admin, top := freeAddress(t), t.TempDir()
+	admin, top := FreeAddress(t), t.TempDir()
 	allowed := filepath.Join(top, "allowed")
-	free := start(t, "--admin-listen", admin)
+	free := Start(t, "--admin-listen", admin)
 	open := filepath.Join(top, "open")
 	if err := errors.Join(os.Mkdir(allowed, 0o755), os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Symlink(allowed, filepath.Join(top, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(s *server, admin, to string, want int) {
+	ask := func(s *Server, admin, to string, want int) {
 		t.Helper()
-		operator := &server{base: "http://" + admin, addr: admin}
-		if a := operator.call(t, s.adminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.err != nil || a.status != want {
-			a.errorf("a backup to %s: want %d", to, want)
+		operator := &Server{Base: "http://" + admin, Addr: admin}
+		if a := operator.Call(t, s.AdminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.Err != nil || a.Status != want {
+			a.Errorf("a backup to %s: want %d", to, want)
 		}
 	}
 	for _, to := range []string{open, filepath.Join(open, "new"), filepath.Join(top, "link")} {
@@ -191,11 +191,11 @@ func TestBackupsStayInAllowedDirectories(t *testing.T) {
 	if left, err := os.ReadDir(open); err != nil || len(left) > 0 {
 		t.Errorf("a refused backup left %v (%v)", left, err)
 	}
-	bound := freeAddress(t)
-	s := start(t, "--admin-listen", bound, "--backup-dir", allowed)
+	bound := FreeAddress(t)
+	s := Start(t, "--admin-listen", bound, "--backup-dir", allowed)
 	for _, to := range []string{filepath.Join(top, "elsewhere"), top, allowed + "-not", filepath.Join(allowed, "..", "elsewhere")} {
 		ask(s, bound, to, 403)
-		if exists(filepath.Join(top, "elsewhere")) {
+		if Exists(filepath.Join(top, "elsewhere")) {
 			t.Fatalf("%s was created", to)
 		}
 	}
@@ -205,25 +205,25 @@ func TestBackupsStayInAllowedDirectories(t *testing.T) {
 		ask(free, admin, shared, 200)
 		ask(s, bound, shared, 200)
 	}
-	if listed := snapshots(t, shared); len(listed) != 2 {
+	if listed := Snapshots(t, shared); len(listed) != 2 {
 		t.Errorf("the list has %q, want one of each server", listed)
 	}
-	for _, name := range snapshots(t, shared) {
-		succeeds(t, "backup", "check", shared+"@"+name)
+	for _, name := range Snapshots(t, shared) {
+		Succeeds(t, "backup", "check", shared+"@"+name)
 	}
 }
 
 // TestNoFileIsEverReadableByOthers watches the files of a backup while it is written.
 // Setting the mode after creating a file would be too late.
 func TestNoFileIsEverReadableByOthers(t *testing.T) {
-	admin, top := freeAddress(t), t.TempDir()
-	s := start(t, "--admin-listen", admin)
-	a, b := pair(t, s)
-	a.send(b)
-	w := watchModes(top, s.dir)
+	admin, top := FreeAddress(t), t.TempDir()
+	s := Start(t, "--admin-listen", admin)
+	a, b := Pair(t, s)
+	a.Send(b)
+	w := watchModes(top, s.Dir)
 	for i := range 6 {
 		before := w.looks.Load()
-		succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.dir)
+		Succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.Dir)
 		for deadline := time.Now().Add(10 * time.Second); w.looks.Load() == before && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}

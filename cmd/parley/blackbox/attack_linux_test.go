@@ -60,7 +60,7 @@ func attackFlags(memory string) []string {
 // attack opens many connections from several loopback addresses.
 type attack struct {
 	t       testing.TB
-	s       *server
+	s       *Server
 	stop    chan struct{}
 	running sync.WaitGroup
 	answers [600]atomic.Int64 // by status
@@ -77,7 +77,7 @@ func (a *attack) dial(n int) (net.Conn, error) {
 			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 		},
 	}
-	conn, err := d.DialContext(context.Background(), "tcp", a.s.addr)
+	conn, err := d.DialContext(context.Background(), "tcp", a.s.Addr)
 	if err == nil {
 		a.mu.Lock()
 		a.conns = append(a.conns, conn)
@@ -127,7 +127,7 @@ func (a *attack) isRunning() bool {
 	select {
 	case <-a.stop:
 		return false
-	case <-a.s.exited:
+	case <-a.s.Exited:
 		return false
 	default:
 		return true
@@ -144,30 +144,30 @@ func (a *attack) end() {
 
 // attackRequests are the organizations and messages that an attack needs on the server.
 type attackRequests struct {
-	victim        *agent
+	victim        *Agent
 	pages, bodies []string // requests, each of one organization
 }
 
-func newAttackRequests(t testing.TB, s *server) *attackRequests {
+func newAttackRequests(t testing.TB, s *Server) *attackRequests {
 	w := &attackRequests{}
-	w.victim, _ = pair(t, s)
-	head := func(g *agent, request, more string) string {
-		return request + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + g.token + "\r\n" + more + "\r\n"
+	w.victim, _ = Pair(t, s)
+	head := func(g *Agent, request, more string) string {
+		return request + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + g.Token + "\r\n" + more + "\r\n"
 	}
 	for range 8 { // organizations
-		g, other := pair(t, s)
-		first := g.send(other, largest())
+		g, other := Pair(t, s)
+		first := g.Send(other, Largest())
 		for range 3 {
-			g.reply(first, largest())
+			g.Reply(first, Largest())
 		}
-		w.pages = append(w.pages, head(g, "GET /conversations/"+text(first, "conversation_id")+"/messages?limit=200", ""))
+		w.pages = append(w.pages, head(g, "GET /conversations/"+Text(first, "conversation_id")+"/messages?limit=200", ""))
 		w.bodies = append(w.bodies, head(g, "POST /messages", "Content-Length: 1048576\r\n")+strings.Repeat("x", 1<<20-1))
 	}
 	return w
 }
 
 // launch starts all parts of the attack at once.
-func (w *attackRequests) launch(t testing.TB, s *server, of attackSize) *attack {
+func (w *attackRequests) launch(t testing.TB, s *Server, of attackSize) *attack {
 	a := &attack{t: t, s: s, stop: make(chan struct{})}
 	for i := range w.pages {
 		a.openMany(2, of.pages/len(w.pages), w.pages[i])
@@ -178,15 +178,15 @@ func (w *attackRequests) launch(t testing.TB, s *server, of attackSize) *attack 
 		a.openMany(5+n, of.silent/3, "")
 	}
 	a.repeat(8, func(i int) string {
-		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, randomHex(4))
+		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, RandomHex(4))
 		return "POST /auth/register HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	})
 	a.repeat(9, func(i int) string {
 		id := "none-" + strconv.Itoa(i)
 		if i%2 == 0 {
-			id = w.victim.client
+			id = w.victim.Client
 		}
-		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
+		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + Basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
 	})
 	a.repeat(10, func(int) string {
 		return "GET /directory/groups?q=" + strings.Repeat("word+", 16) + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -207,43 +207,43 @@ type honestClients struct {
 
 // referenceServer is a server that is not attacked, and its clients.
 type referenceServer struct {
-	*server
-	pair [2]*agent
+	*Server
+	pair [2]*Agent
 }
 
 func newReferenceServer(t testing.TB) referenceServer {
-	s := start(t)
-	one, other := pair(t, s)
-	return referenceServer{s, [2]*agent{one, other}}
+	s := Start(t)
+	one, other := Pair(t, s)
+	return referenceServer{s, [2]*Agent{one, other}}
 }
 
-func (h *honestClients) note(a *answer, status int) {
+func (h *honestClients) note(a *Answer, status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.took = append(h.took, a.took)
-	if a.err != nil || a.status != status {
-		h.refused = append(h.refused, a.dump("refused"))
+	h.took = append(h.took, a.Took)
+	if a.Err != nil || a.Status != status {
+		h.refused = append(h.refused, a.Dump("refused"))
 	}
 }
 
 // round runs one round of calls of a pair of agents.
-func (h *honestClients) round(t testing.TB, s *server, p [2]*agent) {
-	h.note(p[0].trySend(p[1], nil), 201)
-	h.note(p[1].get(p[1].path("/messages?limit=10")), 200)
-	h.note(s.call(t, "", "GET", "/health", nil), 200)
+func (h *honestClients) round(t testing.TB, s *Server, p [2]*Agent) {
+	h.note(p[0].TrySend(p[1], nil), 201)
+	h.note(p[1].Get(p[1].Path("/messages?limit=10")), 200)
+	h.note(s.Call(t, "", "GET", "/health", nil), 200)
 }
 
 // work runs the workload with some pairs of agents for the given time.
-func (h *honestClients) work(t testing.TB, s *server, pairs [][2]*agent, other referenceServer, lasts time.Duration) {
+func (h *honestClients) work(t testing.TB, s *Server, pairs [][2]*Agent, other referenceServer, lasts time.Duration) {
 	var working sync.WaitGroup
 	until := time.Now().Add(lasts)
 	for _, p := range pairs {
 		working.Go(func() {
 			for i := 0; time.Now().Before(until); i++ {
 				h.round(t, s, p)
-				h.reference.round(t, other.server, other.pair)
+				h.reference.round(t, other.Server, other.pair)
 				if i%5 == 0 { // a new organization
-					client.CloseIdleConnections()
+					Client.CloseIdleConnections()
 				}
 				time.Sleep(h.pace)
 			}
@@ -258,8 +258,8 @@ func (h *honestClients) p99() time.Duration {
 }
 
 // resident returns the peak memory of the server in MiB.
-func (s *server) resident() int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+func (s *Server) resident() int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
 		return -1
 	}
@@ -296,19 +296,19 @@ func TestHonestClientsDuringAttack(t *testing.T) {
 // runAttack runs honest clients before and during an attack. If flags are given, it
 // restarts the server with them for the attack.
 func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []string) {
-	s, other := startThrough(t, underLimits, attackFlags("1500MiB")...), newReferenceServer(t)
-	var pairs [][2]*agent
+	s, other := StartThrough(t, underLimits, attackFlags("1500MiB")...), newReferenceServer(t)
+	var pairs [][2]*Agent
 	for range 4 {
-		one, other := pair(t, s)
-		pairs = append(pairs, [2]*agent{one, other})
+		one, other := Pair(t, s)
+		pairs = append(pairs, [2]*Agent{one, other})
 	}
 	w := newAttackRequests(t, s)
 	if flags != nil {
-		if err := s.drain(10 * time.Second); err != nil {
+		if err := s.Drain(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
-		s.flags = flags
-		s.restart(t)
+		s.Flags = flags
+		s.Restart(t)
 	}
 	before, during := honestClients{pace: pace, reference: &honestClients{}}, honestClients{pace: pace, reference: &honestClients{}}
 	before.work(t, s, pairs, other, time.Second)
@@ -337,9 +337,9 @@ func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []s
 	}
 }
 
-func (s *server) hasExited() bool {
+func (s *Server) hasExited() bool {
 	select {
-	case <-s.exited:
+	case <-s.Exited:
 		return true
 	default:
 		return false
@@ -350,11 +350,11 @@ func (s *server) hasExited() bool {
 // same attack needs more memory than there is.
 func TestHonestClientsDuringAttackControl(t *testing.T) {
 	requireOpenFiles(t)
-	s, err := (&server{dir: t.TempDir(), flags: attackFlags("100GiB"), through: underLimits}).launched("127.0.0.1:0")
+	s, err := (&Server{Dir: t.TempDir(), Flags: attackFlags("100GiB"), Through: underLimits}).Launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.kill()
+	defer s.Kill()
 	a := newAttackRequests(t, s).launch(t, s, unbounded)
 	defer a.end()
 	for until := time.Now().Add(2 * time.Minute); !s.hasExited() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
@@ -367,18 +367,18 @@ func TestHonestClientsDuringAttackControl(t *testing.T) {
 // TestSilentConnectionsDoNotBlockClients opens more silent connections than the server
 // accepts, from the address of the honest client.
 func TestSilentConnectionsDoNotBlockClients(t *testing.T) {
-	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1408 && exec "$0" "$@"`}) // room for 512 connections
+	s := StartThrough(t, []string{"sh", "-c", `ulimit -n 1408 && exec "$0" "$@"`}) // room for 512 connections
 	for range 520 {
-		conn, err := net.Dial("tcp", s.addr)
+		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
 	}
 	for range 20 {
-		client.CloseIdleConnections()
-		s.call(t, "", "GET", "/health", nil).want(200)
+		Client.CloseIdleConnections()
+		s.Call(t, "", "GET", "/health", nil).Want(200)
 	}
-	alice, bob := pair(t, s)
-	alice.send(bob)
+	alice, bob := Pair(t, s)
+	alice.Send(bob)
 }

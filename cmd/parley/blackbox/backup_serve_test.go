@@ -28,7 +28,7 @@ func TestNoServerStartsInABackup(t *testing.T) {
 	data, _, _ := served(t)
 	at := t.TempDir()
 	backup, alone, half := filepath.Join(at, "backup"), filepath.Join(at, "alone"), filepath.Join(at, "half")
-	succeeds(t, "backup", "--data", data, "--to", backup)
+	Succeeds(t, "backup", "--data", data, "--to", backup)
 	if err := os.CopyFS(filepath.Join(alone, "snapshots"), os.DirFS(filepath.Join(backup, "snapshots"))); err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +43,11 @@ func TestNoServerStartsInABackup(t *testing.T) {
 		half:                               {"a restore into it was cut short", "parley restore --from BACKUP"},
 	} {
 		before := entries(t, dir)
-		checkMessage(t, dir, fails(t, dir), words...)
+		CheckMessage(t, dir, Fails(t, dir), words...)
 		if after := entries(t, dir); len(after) != len(before) {
 			t.Errorf("%s had %v, has %v", dir, before, after)
 		}
 	}
-	succeeds(t, "restore", "--from", backup, "--data", filepath.Join(at, "new"))
+	Succeeds(t, "restore", "--from", backup, "--data", filepath.Join(at, "new"))
 	serves(t, filepath.Join(at, "new"))
 }

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// command runs the binary and waits for it to exit.
-func command(t testing.TB, args ...string) (out, said string, code int) {
+// Command runs the binary and waits for it to exit.
+func Command(t testing.TB, args ...string) (out, said string, code int) {
 	t.Helper()
-	cmd := exec.Command(binary, args...)
-	cmd.Env, cmd.Dir = cleanEnvironment(), t.TempDir()
+	cmd := exec.Command(Binary, args...)
+	cmd.Env, cmd.Dir = CleanEnvironment(), t.TempDir()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -27,10 +27,10 @@ func command(t testing.TB, args ...string) (out, said string, code int) {
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// succeeds runs the binary, which must exit with 0, and returns its output as JSON.
-func succeeds(t testing.TB, args ...string) obj {
+// Succeeds runs the binary, which must exit with 0, and returns its output as JSON.
+func Succeeds(t testing.TB, args ...string) obj {
 	t.Helper()
-	out, said, code := command(t, append(args, "--json")...)
+	out, said, code := Command(t, append(args, "--json")...)
 	var v obj
 	if code != 0 || json.Unmarshal([]byte(out), &v) != nil {
 		t.Fatalf("parley %v: exit code %d\n%s%s", args, code, out, said)
@@ -38,17 +38,17 @@ func succeeds(t testing.TB, args ...string) obj {
 	return v
 }
 
-// snapshots returns the names of the snapshots that a backup directory lists.
-func snapshots(t testing.TB, dir string) []string {
+// Snapshots returns the names of the snapshots that a backup directory lists.
+func Snapshots(t testing.TB, dir string) []string {
 	t.Helper()
-	out, said, code := command(t, "backup", "list", dir, "--json")
+	out, said, code := Command(t, "backup", "list", dir, "--json")
 	var listed struct{ Items []obj }
 	if code != 0 || json.Unmarshal([]byte(out), &listed) != nil {
 		t.Fatalf("backup list: exit code %d\n%s%s", code, out, said)
 	}
 	names := []string{}
 	for _, r := range listed.Items {
-		names = append(names, text(r, "snapshot"))
+		names = append(names, Text(r, "snapshot"))
 	}
 	return names
 }
@@ -56,19 +56,19 @@ func snapshots(t testing.TB, dir string) []string {
 // sentMessages records the messages whose sends succeeded, while the sends continue.
 type sentMessages struct {
 	mu    sync.Mutex
-	acked []*answer
+	acked []*Answer
 	stop  chan struct{}
 	wg    sync.WaitGroup
 }
 
-func (l *sentMessages) known() []*answer {
+func (l *sentMessages) known() []*Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acked[:len(l.acked):len(l.acked)]
 }
 
 // write sends messages until it is stopped and replies to one in four.
-func (l *sentMessages) write(from, to *agent) {
+func (l *sentMessages) write(from, to *Agent) {
 	payload := strings.Repeat("c2VhbGVk", 100)
 	for n := 0; ; n++ {
 		select {
@@ -76,14 +76,14 @@ func (l *sentMessages) write(from, to *agent) {
 			return
 		default:
 		}
-		a := from.trySend(to, obj{"encrypted_payload": payload}, "Idempotency-Key", from.id+strconv.Itoa(n))
-		if a.err == nil && a.status == 201 && n%4 == 0 {
-			if r := to.tryReply(a.body, nil); r.err != nil || r.status != 201 {
-				r.errorf("a reply under load")
+		a := from.TrySend(to, obj{"encrypted_payload": payload}, "Idempotency-Key", from.ID+strconv.Itoa(n))
+		if a.Err == nil && a.Status == 201 && n%4 == 0 {
+			if r := to.TryReply(a.Body, nil); r.Err != nil || r.Status != 201 {
+				r.Errorf("a reply under load")
 			}
 		}
-		if a.err != nil || a.status != 201 {
-			a.errorf("a send under load")
+		if a.Err != nil || a.Status != 201 {
+			a.Errorf("a send under load")
 			return
 		}
 		l.mu.Lock()
@@ -93,7 +93,7 @@ func (l *sentMessages) write(from, to *agent) {
 }
 
 // waitForMore waits until n more messages are acknowledged.
-func (l *sentMessages) waitForMore(t testing.TB, n int) []*answer {
+func (l *sentMessages) waitForMore(t testing.TB, n int) []*Answer {
 	t.Helper()
 	want := len(l.known()) + n
 	for deadline := time.Now().Add(20 * time.Second); len(l.known()) < want; time.Sleep(time.Millisecond) {
@@ -109,41 +109,41 @@ func (l *sentMessages) waitForMore(t testing.TB, n int) []*answer {
 // messages. Later backups copy less, unless compaction rewrote all tables in between,
 // which does not happen three times in a row.
 func TestBackupsUnderLoad(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
-		to := s.org(t).agent("target")
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
+		to := s.Org(t).Agent("target")
 		l := &sentMessages{stop: make(chan struct{})}
-		var senders []*agent
+		var senders []*Agent
 		for range 6 {
-			from := s.org(t).agent("sender")
+			from := s.Org(t).Agent("sender")
 			senders = append(senders, from)
 			l.wg.Go(func() { l.write(from, to) })
 		}
 		dir := filepath.Join(t.TempDir(), "backups")
-		promised := map[string][]*answer{}
+		promised := map[string][]*Answer{}
 		var copied []float64
 		for round := range 4 {
 			before := l.waitForMore(t, []int{800, 40, 40, 40}[round])
-			b := succeeds(t, "backup", "--to", dir, "--admin", "http://"+admin, "--data", s.dir)
-			promised[text(b, "snapshot")] = before
+			b := Succeeds(t, "backup", "--to", dir, "--admin", "http://"+admin, "--data", s.Dir)
+			promised[Text(b, "snapshot")] = before
 			n, _ := b["copied"].(float64)
 			copied = append(copied, n)
 		}
 		close(l.stop)
 		l.wg.Wait()
-		s.kill()
+		s.Kill()
 		t.Logf("%d messages, copied %v bytes", len(l.known()), copied)
 		if slices.Min(copied[1:]) >= copied[0] {
 			t.Errorf("no later backup copied less than the first: %v bytes", copied)
 		}
-		listed := snapshots(t, dir)
+		listed := Snapshots(t, dir)
 		if len(listed) != 4 {
 			t.Fatalf("the list has %q", listed)
 		}
 		for _, name := range listed[:3] {
 			data := filepath.Join(t.TempDir(), "data")
-			succeeds(t, "restore", "--from", dir+"@"+name, "--data", data)
+			Succeeds(t, "restore", "--from", dir+"@"+name, "--data", data)
 			checkRestored(t, s, data, to, senders, promised[name])
 		}
 		damagedBackup(t, dir)
@@ -152,21 +152,21 @@ func TestBackupsUnderLoad(t *testing.T) {
 
 // checkRestored serves a restored directory with the server's old base address, so that tokens
 // stay valid, and checks everything in it.
-func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*agent, before []*answer) {
+func checkRestored(t *testing.T, s *Server, data string, to *Agent, senders []*Agent, before []*Answer) {
 	t.Helper()
-	again, err := launch("127.0.0.1:0", data, "--base-url", s.base)
+	again, err := Launch("127.0.0.1:0", data, "--base-url", s.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.kill()
-	to, senders = to.on(again), slices.Clone(senders)
+	defer again.Kill()
+	to, senders = to.On(again), slices.Clone(senders)
 	for i, from := range senders {
-		senders[i] = from.on(again)
+		senders[i] = from.On(again)
 	}
-	inbox := distinctIDs(t, to.everything())
+	inbox := DistinctIDs(t, to.Everything())
 	for _, a := range before {
-		if !inbox[a.str("id")] {
-			a.errorf("acknowledged before the backup began, but not in it")
+		if !inbox[a.Str("id")] {
+			a.Errorf("acknowledged before the backup began, but not in it")
 		}
 	}
 	if len(inbox) < len(before) {
@@ -174,13 +174,13 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 	}
 	byConversation := map[string]bool{}
 	for _, from := range senders {
-		replies := distinctIDs(t, from.everything())
+		replies := DistinctIDs(t, from.Everything())
 		rows := 0
-		for _, c := range from.pages(from.path("/conversations"), "?limit=100") {
-			transcript := from.pages("/conversations/"+text(c, "id")+"/messages", "?limit=200")
+		for _, c := range from.Pages(from.Path("/conversations"), "?limit=100") {
+			transcript := from.Pages("/conversations/"+Text(c, "id")+"/messages", "?limit=200")
 			rows += len(transcript)
 			for i, m := range transcript {
-				id := text(m, "id")
+				id := Text(m, "id")
 				byConversation[id] = true
 				if !inbox[id] && !replies[id] {
 					t.Errorf("%s is in a transcript but in no inbox", id)
@@ -200,15 +200,15 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 		}
 	}
 	last := before[len(before)-1]
-	to.get("/messages/"+last.str("id")).want(200).is("encrypted_payload", last.at("encrypted_payload"), "conversation_id", last.at("conversation_id"))
-	m := senders[0].send(to)
-	if rows := to.inbox("?limit=1").items(); text(rows[0], "id") != text(m, "id") {
+	to.Get("/messages/"+last.Str("id")).Want(200).Is("encrypted_payload", last.At("encrypted_payload"), "conversation_id", last.At("conversation_id"))
+	m := senders[0].Send(to)
+	if rows := to.Inbox("?limit=1").Items(); Text(rows[0], "id") != Text(m, "id") {
 		t.Errorf("a message sent after the restore is not the newest of the inbox")
 	}
-	if n := len(to.everything()); n != len(inbox)+1 {
+	if n := len(to.Everything()); n != len(inbox)+1 {
 		t.Errorf("%d messages after a further send, want %d", n, len(inbox)+1)
 	}
-	if err := again.drain(10 * time.Second); err != nil {
+	if err := again.Drain(10 * time.Second); err != nil {
 		t.Error(err)
 	}
 }
@@ -217,7 +217,7 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 // must name the file and create nothing.
 func damagedBackup(t *testing.T, dir string) {
 	t.Helper()
-	names := snapshots(t, dir)
+	names := Snapshots(t, dir)
 	files, err := os.ReadDir(filepath.Join(dir, "files"))
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func damagedFile(t *testing.T, dir, largest string, names []string) {
 	refused := 0
 	for _, name := range names {
 		data := filepath.Join(t.TempDir(), "data")
-		_, said, code := command(t, "restore", "--from", dir+"@"+name, "--data", data)
+		_, said, code := Command(t, "restore", "--from", dir+"@"+name, "--data", data)
 		if code == 0 {
 			continue // this one does not need the file
 		}
@@ -284,7 +284,7 @@ func damagedFile(t *testing.T, dir, largest string, names []string) {
 		if left, err := os.ReadDir(data); err == nil && len(left) > 0 {
 			t.Errorf("a refused restore left %v", left)
 		}
-		if _, said, code := command(t, "backup", "check", dir+"@"+name); code != 1 || !strings.Contains(said, largest) {
+		if _, said, code := Command(t, "backup", "check", dir+"@"+name); code != 1 || !strings.Contains(said, largest) {
 			t.Errorf("check: exit code %d, %s", code, said)
 		}
 	}
@@ -296,43 +296,43 @@ func damagedFile(t *testing.T, dir, largest string, names []string) {
 // TestKillDuringABackup: the snapshot in progress is unlisted or complete, and the server
 // starts without leftovers.
 func TestKillDuringABackup(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
-		a, b := pair(t, s)
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := Pair(t, s)
 		payload := strings.Repeat("c2VhbGVk", 8000)
-		concurrently(8, func(int) any {
+		Concurrently(8, func(int) any {
 			for range 12 {
-				a.trySend(b, obj{"encrypted_payload": payload}).want(201)
+				a.TrySend(b, obj{"encrypted_payload": payload}).Want(201)
 			}
 			return nil
 		})
 		dir := filepath.Join(t.TempDir(), "backups")
 		began := time.Now()
-		succeeds(t, "backup", "--to", filepath.Join(t.TempDir(), "first"), "--admin", "http://"+admin, "--data", s.dir)
+		Succeeds(t, "backup", "--to", filepath.Join(t.TempDir(), "first"), "--admin", "http://"+admin, "--data", s.Dir)
 		took, cut := time.Since(began), 0
 		for try := range 6 {
-			a.trySend(b, obj{"encrypted_payload": payload}).want(201)
+			a.TrySend(b, obj{"encrypted_payload": payload}).Want(201)
 			into := dir + strconv.Itoa(try)
 			done := make(chan int, 1)
 			go func() {
-				cmd := exec.Command(binary, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.dir)
+				cmd := exec.Command(Binary, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.Dir)
 				_ = cmd.Run()
 				done <- cmd.ProcessState.ExitCode()
 			}()
-			for i := 0; i < 2000 && !exists(into); i++ {
+			for i := 0; i < 2000 && !Exists(into); i++ {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(took * time.Duration(try) / 8)
-			s.kill()
+			s.Kill()
 			code := <-done
-			s.restart(t)
-			if left, err := filepath.Glob(filepath.Join(s.dir, "journal", "checkpoint.*")); err != nil || len(left) > 0 {
+			s.Restart(t)
+			if left, err := filepath.Glob(filepath.Join(s.Dir, "journal", "checkpoint.*")); err != nil || len(left) > 0 {
 				t.Errorf("leftovers in the data directory: %v %v", left, err)
 			}
 			listed := []string{}
-			if exists(filepath.Join(into, "snapshots")) {
-				listed = snapshots(t, into)
+			if Exists(filepath.Join(into, "snapshots")) {
+				listed = Snapshots(t, into)
 			}
 			if code != 0 && len(listed) == 0 {
 				cut++
@@ -341,22 +341,22 @@ func TestKillDuringABackup(t *testing.T) {
 				t.Error("a backup that was reported as done is not listed")
 			}
 			for _, name := range listed {
-				succeeds(t, "backup", "check", into+"@"+name)
+				Succeeds(t, "backup", "check", into+"@"+name)
 			}
 			// The next backup into the same directory succeeds.
-			succeeds(t, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.dir)
-			if n := len(snapshots(t, into)); n != len(listed)+1 {
+			Succeeds(t, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.Dir)
+			if n := len(Snapshots(t, into)); n != len(listed)+1 {
 				t.Errorf("%d snapshots, want %d", n, len(listed)+1)
 			}
 		}
 		t.Logf("a backup takes %v; %d of 6 were interrupted", took, cut)
-		if n := len(b.everything()); n != 8*12+6 {
+		if n := len(b.Everything()); n != 8*12+6 {
 			t.Errorf("%d messages, want %d", n, 8*12+6)
 		}
 	})
 }
 
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
@@ -364,13 +364,13 @@ func exists(path string) bool {
 // TestBackupRequests: the admin address accepts backup requests from the command and none
 // that a browser could send.
 func TestBackupRequests(t *testing.T) {
-	oneServerOnly(t, "it opens the directory of a server")
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
+	OneServerOnly(t, "it opens the directory of a server")
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
 		dir := filepath.Join(t.TempDir(), "backups")
 		body := `{"to":"` + dir + `"}`
-		ask := &server{base: "http://" + admin, addr: admin}
+		ask := &Server{Base: "http://" + admin, Addr: admin}
 		for name, c := range map[string]struct {
 			body    string
 			headers []string
@@ -384,21 +384,21 @@ func TestBackupRequests(t *testing.T) {
 			"not JSON":         {`to`, []string{"Content-Type", "application/json"}, 400},
 			"too long to read": {`{"to":"/` + strings.Repeat("a", 70_000) + `"}`, []string{"Content-Type", "application/json"}, 400},
 		} {
-			if a := ask.call(t, s.adminToken(t), "POST", "/backup", verbatim(c.body), c.headers...); a.err != nil || a.status != c.want {
-				a.as("%s", name).errorf("want %d", c.want)
+			if a := ask.Call(t, s.AdminToken(t), "POST", "/backup", Verbatim(c.body), c.headers...); a.Err != nil || a.Status != c.want {
+				a.As("%s", name).Errorf("want %d", c.want)
 			}
 		}
-		if a := s.call(t, "", "POST", "/backup", verbatim(body), "Content-Type", "application/json"); a.status != 404 {
-			a.errorf("the public address has no backups")
+		if a := s.Call(t, "", "POST", "/backup", Verbatim(body), "Content-Type", "application/json"); a.Status != 404 {
+			a.Errorf("the public address has no backups")
 		}
-		if exists(dir) {
+		if Exists(dir) {
 			t.Error("a refused request created the directory")
 		}
-		_, said, code := command(t, "backup", "--to", filepath.Join(s.dir, "inside"), "--admin", "http://"+admin, "--data", s.dir)
+		_, said, code := Command(t, "backup", "--to", filepath.Join(s.Dir, "inside"), "--admin", "http://"+admin, "--data", s.Dir)
 		if code == 0 || !strings.Contains(said, "inside the data directory") {
 			t.Errorf("into the data directory: exit code %d, %s", code, said)
 		}
-		if _, said, code = command(t, "backup", "--to", dir, "--data", s.dir); code != 1 || !strings.Contains(said, "in use by another process") {
+		if _, said, code = Command(t, "backup", "--to", dir, "--data", s.Dir); code != 1 || !strings.Contains(said, "in use by another process") {
 			t.Errorf("of an open directory: exit code %d, %s", code, said)
 		}
 	})

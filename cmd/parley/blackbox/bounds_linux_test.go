@@ -29,7 +29,7 @@ const kernelBytesMax = 160e6
 
 // threeListeners is a server whose three listeners another network namespace reaches.
 type threeListeners struct {
-	*server
+	*Server
 	space   *space
 	targets []attackTarget
 }
@@ -38,7 +38,7 @@ type threeListeners struct {
 type attackTarget struct{ address, requests string }
 
 func newThreeListeners(t *testing.T) threeListeners {
-	oneServerOnly(t, "the test is about the sockets of one process")
+	OneServerOnly(t, "the test is about the sockets of one process")
 	if _, err := exec.LookPath("ss"); err != nil {
 		const left = "!! NOT CHECKED: what the kernel holds of connections: there is no ss, of the package iproute2"
 		if os.Getenv("CI") == "true" {
@@ -48,14 +48,14 @@ func newThreeListeners(t *testing.T) threeListeners {
 	}
 	w := newNetwork(t, 1)
 	at := w.spaces[0].address.String()
-	s, err := (&server{
-		dir: t.TempDir(), enter: w.spaces[0].enter, through: []string{"sh", "-c", `ulimit -n 4096 && exec "$0" "$@"`},
-		flags: []string{"--admin-listen", at + ":8100", "--metrics-listen", at + ":8200"},
-	}).launched(at + ":8000")
+	s, err := (&Server{
+		Dir: t.TempDir(), Enter: w.spaces[0].enter, Through: []string{"sh", "-c", `ulimit -n 4096 && exec "$0" "$@"`},
+		Flags: []string{"--admin-listen", at + ":8100", "--metrics-listen", at + ":8200"},
+	}).Launched(at + ":8000")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.end(t) })
+	t.Cleanup(func() { s.End(t) })
 	get := func(port, path string) attackTarget {
 		return attackTarget{at + port, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 4)}
 	}
@@ -152,10 +152,10 @@ func (s *threeListeners) kernelBytes(t *testing.T) (sum int) {
 // attacked runs honest clients while connections stay open, and returns the most that the kernel held.
 func (s *threeListeners) attacked(t *testing.T, count int, reads int64, lasts time.Duration, say func(attackTarget) string) (peak int) {
 	other := newReferenceServer(t)
-	one, two := pair(t, s.server)
-	pairs := [][2]*agent{{one, two}}
+	one, two := Pair(t, s.Server)
+	pairs := [][2]*Agent{{one, two}}
 	before, during := honestClients{pace: 10 * time.Millisecond, reference: &honestClients{}}, honestClients{pace: 10 * time.Millisecond, reference: &honestClients{}}
-	before.work(t, s.server, pairs, other, time.Second)
+	before.work(t, s.Server, pairs, other, time.Second)
 	end := s.neverRead(count, reads, say)
 	defer end()
 	measured := make(chan int)
@@ -172,7 +172,7 @@ func (s *threeListeners) attacked(t *testing.T, count int, reads int64, lasts ti
 			}
 		}
 	}()
-	during.work(t, s.server, pairs, other, lasts)
+	during.work(t, s.Server, pairs, other, lasts)
 	close(stop)
 	peak = <-measured
 	t.Logf("%d connections: the kernel held %.1f MB; p99 %v before, %v during, %v on a server that is not attacked, of %d calls; %d open files",
@@ -191,7 +191,7 @@ func (s *threeListeners) attacked(t *testing.T, count int, reads int64, lasts ti
 
 func (s *threeListeners) openFiles(t *testing.T) int {
 	t.Helper()
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestSilentConnectionsOnAllListeners(t *testing.T) {
 	s := newThreeListeners(t)
 	s.attacked(t, *boundsSilent, 0, *boundsFor, func(attackTarget) string { return "" })
 	for _, port := range []string{":8100", ":8200"} {
-		answer, err := client.Get("http://" + s.space.address.String() + port + "/livez")
+		answer, err := Client.Get("http://" + s.space.address.String() + port + "/livez")
 		if err != nil {
 			t.Fatal(err)
 		}

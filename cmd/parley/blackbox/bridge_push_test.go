@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// reaches calls a method of A2A at an agent's endpoint, as this agent, and checks nothing.
-func (g *agent) reaches(to *agent, method string, params obj, headers ...string) *answer {
-	return g.post("/a2a/"+to.handle, obj{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, append([]string{"X-Svc-Agent", g.id}, headers...)...).as("%s", method)
+// Reaches calls a method of A2A at an agent's endpoint, as this agent, and checks nothing.
+func (g *Agent) Reaches(to *Agent, method string, params obj, headers ...string) *Answer {
+	return g.Post("/a2a/"+to.Handle, obj{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, append([]string{"X-Svc-Agent", g.ID}, headers...)...).As("%s", method)
 }
 
-// cleartext is the message of a client of A2A.
-func cleartext(id, said string, more ...obj) obj {
-	return obj{"message": merged(obj{"messageId": id, "role": "ROLE_USER", "parts": []any{obj{"text": said}}}, more...), "configuration": obj{"returnImmediately": true}}
+// Cleartext is the message of a client of A2A.
+func Cleartext(id, said string, more ...obj) obj {
+	return obj{"message": Merged(obj{"messageId": id, "role": "ROLE_USER", "parts": []any{obj{"text": said}}}, more...), "configuration": obj{"returnImmediately": true}}
 }
 
-// bridged makes the agent reachable over A2A.
-func (g *agent) bridged() *agent {
-	g.put(g.path("/card"), bridgedCard()).want(200)
+// Bridged makes the agent reachable over A2A.
+func (g *Agent) Bridged() *Agent {
+	g.Put(g.Path("/card"), BridgedCard()).Want(200)
 	return g
 }
 
-// begins begins a task and returns its id.
-func (g *agent) begins(to *agent, id string) string {
-	g.t.Helper()
-	return g.reaches(to, "SendMessage", cleartext(id, "hello")).want(200).str("result.task.id")
+// Begins begins a task and returns its id.
+func (g *Agent) Begins(to *Agent, id string) string {
+	g.T.Helper()
+	return g.Reaches(to, "SendMessage", Cleartext(id, "hello")).Want(200).Str("result.task.id")
 }
 
-// rpcFails checks an error of JSON-RPC that has the status 200.
-func (a *answer) rpcFails(code int, reason string) *answer {
-	a.t.Helper()
-	a.want(200)
-	details, _ := a.at("error.data").([]any)
-	rows := objects(details)
-	if !same(a.at("error.code"), code) || len(rows) == 0 || rows[0]["reason"] != reason {
-		a.errorf("want the error %d, %s", code, reason)
+// RPCFails checks an error of JSON-RPC that has the status 200.
+func (a *Answer) RPCFails(code int, reason string) *Answer {
+	a.T.Helper()
+	a.Want(200)
+	details, _ := a.At("error.data").([]any)
+	rows := Objects(details)
+	if !Same(a.At("error.code"), code) || len(rows) == 0 || rows[0]["reason"] != reason {
+		a.Errorf("want the error %d, %s", code, reason)
 	}
 	return a
 }
@@ -60,22 +60,22 @@ func (x *target) pushed(t *testing.T) (bodies []string) {
 	}
 }
 
-// streamed returns the events of an ended task after its first message, as a stream has
+// Streamed returns the events of an ended task after its first message, as a stream has
 // them.
-func (g *agent) streamed(to *agent, task string) (events []string) {
-	g.t.Helper()
-	a := g.reaches(to, "SubscribeToTask", obj{"id": task}, "Last-Event-ID", "0").want(200)
-	for line := range strings.Lines(string(a.raw)) {
+func (g *Agent) Streamed(to *Agent, task string) (events []string) {
+	g.T.Helper()
+	a := g.Reaches(to, "SubscribeToTask", obj{"id": task}, "Last-Event-ID", "0").Want(200)
+	for line := range strings.Lines(string(a.Raw)) {
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
 			var event struct{ Result json.RawMessage }
 			if err := json.Unmarshal([]byte(data), &event); err != nil {
-				a.fatalf("%v in %q", err, line)
+				a.Fatalf("%v in %q", err, line)
 			}
 			events = append(events, string(event.Result))
 		}
 	}
 	if len(events) < 2 || !strings.HasPrefix(events[0], `{"task":`) {
-		a.fatalf("not the stream of a task")
+		a.Fatalf("not the stream of a task")
 	}
 	return events[1:]
 }
@@ -84,39 +84,39 @@ func (g *agent) streamed(to *agent, task string) (events []string) {
 // with the client's token and credentials. An event that the target does not take is sent
 // again before the next. A configuration that was deleted gets nothing more.
 func TestPushNotifications(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		b.bridged()
-		task := a.begins(b, "m-1")
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		b.Bridged()
+		task := a.Begins(b, "m-1")
 		busy := says(503, "Retry-After", "1")
 		to, gone, stopped := theSink(t).target(busy, says(200)), theSink(t).target(), theSink(t).target(busy, says(200))
 		push := func(id string, x *target, more obj) {
 			t.Helper()
-			config := merged(obj{"taskId": task, "id": id, "url": x.url}, more)
+			config := Merged(obj{"taskId": task, "id": id, "url": x.url}, more)
 			want := obj{"jsonrpc": "2.0", "id": 1, "result": config}
-			if made := a.reaches(b, "CreateTaskPushNotificationConfig", config).want(200); !same(made.body, want) {
-				made.errorf("want %v", want)
+			if made := a.Reaches(b, "CreateTaskPushNotificationConfig", config).Want(200); !Same(made.Body, want) {
+				made.Errorf("want %v", want)
 			}
 		}
 		remove := func(id string) {
 			t.Helper()
-			a.reaches(b, "DeleteTaskPushNotificationConfig", obj{"taskId": task, "id": id}).want(200).is("result", obj{})
+			a.Reaches(b, "DeleteTaskPushNotificationConfig", obj{"taskId": task, "id": id}).Want(200).Is("result", obj{})
 		}
 		push("mine", to, obj{"token": "a-token", "authentication": obj{"scheme": "Bearer", "credentials": "a-credential"}})
 		push("gone", gone, nil)
 		push("stopped", stopped, nil)
 		remove("gone")
-		asked := b.arrival(1)
+		asked := b.Arrival(1)
 		writes := func(kind, said string) {
 			t.Helper()
-			b.reply(asked, obj{"type": "svc.v1." + kind, "metadata": obj{"a2a": obj{"parts": []any{obj{"text": said}}}}})
+			b.Reply(asked, obj{"type": "svc.v1." + kind, "metadata": obj{"a2a": obj{"parts": []any{obj{"text": said}}}}})
 		}
 		writes("status_update", "one")
 		stopped.waitForDelivery(t, 1)
 		remove("stopped")
 		writes("status_update", "two")
 		writes("task_response", "three")
-		got, want := to.pushed(t), a.streamed(b, task)
+		got, want := to.pushed(t), a.Streamed(b, task)
 		if len(got) < 2 || got[0] != got[1] || !slices.Equal(got[1:], want) {
 			t.Errorf("notified %q, streamed %q; the first has to come twice", got, want)
 		}
@@ -142,25 +142,25 @@ func TestPushNotifications(t *testing.T) {
 
 // refusesPushTargets checks that a server not in development mode refuses targets that are
 // not public addresses, for push notifications too.
-func refusesPushTargets(t *testing.T, s *server) {
-	a, b := pair(t, s)
-	b.bridged()
-	task := a.begins(b, "m-1")
-	create := func(address string) *answer {
-		return a.reaches(b, "CreateTaskPushNotificationConfig", obj{"taskId": task, "url": address}).as("%q", address)
+func refusesPushTargets(t *testing.T, s *Server) {
+	a, b := Pair(t, s)
+	b.Bridged()
+	task := a.Begins(b, "m-1")
+	create := func(address string) *Answer {
+		return a.Reaches(b, "CreateTaskPushNotificationConfig", obj{"taskId": task, "url": address}).As("%q", address)
 	}
-	blocked := func(refused *answer) {
+	blocked := func(refused *Answer) {
 		t.Helper()
-		refused.rpcFails(-32602, "INVALID_PARAMS")
-		details, _ := refused.at("error.data").([]any)
+		refused.RPCFails(-32602, "INVALID_PARAMS")
+		details, _ := refused.At("error.data").([]any)
 		violation := obj{}
-		if rows := objects(details); len(rows) == 2 {
+		if rows := Objects(details); len(rows) == 2 {
 			fields, _ := rows[1]["fieldViolations"].([]any)
-			for _, violation = range objects(fields) {
+			for _, violation = range Objects(fields) {
 			}
 		}
 		if violation["field"] != "url" {
-			refused.errorf("want a violation of the field url")
+			refused.Errorf("want a violation of the field url")
 		}
 	}
 	for _, host := range blockedHosts {
@@ -169,11 +169,11 @@ func refusesPushTargets(t *testing.T, s *server) {
 	for _, bad := range []string{"http://hooks.unknown.invalid/", "ftp://hooks.unknown.invalid/", "https://user:pass@hooks.unknown.invalid/", "https://hooks.unknown.invalid/#part", "hooks.unknown.invalid", ""} {
 		blocked(create(bad))
 	}
-	inline := cleartext("m-2", "hello")
+	inline := Cleartext("m-2", "hello")
 	inline["configuration"] = obj{"returnImmediately": true, "taskPushNotificationConfig": obj{"url": "https://169.254.169.254/"}}
-	blocked(a.reaches(b, "SendMessage", inline))
-	create("https://hooks.unknown.invalid/push").as("control").want(200).is("result.url", "https://hooks.unknown.invalid/push")
-	if n := len(b.everything()); n != 1 {
+	blocked(a.Reaches(b, "SendMessage", inline))
+	create("https://hooks.unknown.invalid/push").As("control").Want(200).Is("result.url", "https://hooks.unknown.invalid/push")
+	if n := len(b.Everything()); n != 1 {
 		t.Errorf("%d messages; a message with a blocked target must not be stored", n)
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 type obj = map[string]any
 
-// verbatim is a body that is sent unchanged.
-type verbatim string
+// Verbatim is a body that is sent unchanged.
+type Verbatim string
 
-// client never follows redirects and never repeats a request that has a body.
-var client = &http.Client{
+// Client never follows redirects and never repeats a request that has a body.
+var Client = &http.Client{
 	Timeout: 40 * time.Second,
 	Transport: &http.Transport{
 		MaxIdleConnsPerHost: 256,
@@ -30,68 +30,68 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// answer is a response, with the request for failure messages.
-type answer struct {
-	t      testing.TB
-	asked  string
-	status int
-	header http.Header
-	raw    []byte
-	body   obj   // when the answer is a JSON object
-	list   []any // when it is a JSON array
-	began  time.Time
-	took   time.Duration
-	err    error
+// Answer is a response, with the request for failure messages.
+type Answer struct {
+	T      testing.TB
+	Asked  string
+	Status int
+	Header http.Header
+	Raw    []byte
+	Body   obj   // when the answer is a JSON object
+	List   []any // when it is a JSON array
+	Began  time.Time
+	Took   time.Duration
+	Err    error
 }
 
-// diskPatience is how long a write is repeated while the disk of this machine stalls.
-const diskPatience = 20 * time.Second
+// DiskPatience is how long a write is repeated while the disk of this machine stalls.
+const DiskPatience = 20 * time.Second
 
-// diskStalled reports whether a write was refused because the disk of this machine
+// DiskStalled reports whether a write was refused because the disk of this machine
 // stalled, which no test can prevent: nothing was done, and the write is to be repeated.
-func diskStalled(status int, body []byte) bool {
+func DiskStalled(status int, body []byte) bool {
 	return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("The disk takes no writes at present"))
 }
 
-// call makes one request, and repeats a write while the disk stalls. Headers are pairs of
+// Call makes one request, and repeats a write while the disk stalls. Headers are pairs of
 // name and value; an empty Content-Type omits the header. It checks nothing, so that
 // goroutines may call it.
-func (s *server) call(t testing.TB, token, method, path string, body any, headers ...string) *answer {
+func (s *Server) Call(t testing.TB, token, method, path string, body any, headers ...string) *Answer {
 	a := s.callOnce(t, token, method, path, body, headers...)
-	for until := time.Now().Add(diskPatience); method != "GET" && diskStalled(a.status, a.raw) && time.Now().Before(until); {
+	for until := time.Now().Add(DiskPatience); method != "GET" && DiskStalled(a.Status, a.Raw) && time.Now().Before(until); {
 		time.Sleep(250 * time.Millisecond)
 		a = s.callOnce(t, token, method, path, body, headers...)
 	}
 	return a
 }
 
-func (s *server) callOnce(t testing.TB, token, method, path string, body any, headers ...string) *answer {
-	a := &answer{t: t, asked: method + " " + path}
-	req, err := s.request(token, method, path, body, headers...)
+func (s *Server) callOnce(t testing.TB, token, method, path string, body any, headers ...string) *Answer {
+	a := &Answer{T: t, Asked: method + " " + path}
+	req, err := s.Request(token, method, path, body, headers...)
 	if err != nil {
-		a.err = err
+		a.Err = err
 		return a
 	}
-	a.began = time.Now()
-	resp, err := client.Do(req)
+	a.Began = time.Now()
+	resp, err := Client.Do(req)
 	if err != nil {
-		a.err = err
+		a.Err = err
 		return a
 	}
 	defer func() { _ = resp.Body.Close() }()
-	a.status, a.header = resp.StatusCode, resp.Header
-	a.raw, a.err = io.ReadAll(resp.Body)
-	a.took = time.Since(a.began)
-	a.decode()
-	seen.note(method, path, a)
+	a.Status, a.Header = resp.StatusCode, resp.Header
+	a.Raw, a.Err = io.ReadAll(resp.Body)
+	a.Took = time.Since(a.Began)
+	a.Decode()
+	Seen.Note(method, path, a)
 	return a
 }
 
-func (s *server) request(token, method, path string, body any, headers ...string) (*http.Request, error) {
+func (s *Server) Request(token, method, path string, body any, headers ...string) (*http.Request, error) {
 	var reader io.Reader
 	switch b := body.(type) {
 	case nil:
-	case verbatim:
+	case Verbatim:
 		reader = strings.NewReader(string(b))
 	default:
 		text, err := json.Marshal(b)
@@ -100,12 +100,12 @@ func (s *server) request(token, method, path string, body any, headers ...string
 		}
 		reader = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(context.Background(), method, s.base+path, reader)
+	req, err := http.NewRequestWithContext(context.Background(), method, s.Base+path, reader)
 	if err != nil {
 		return nil, err
 	}
 	req.GetBody = nil
-	req.Close = s.nodes != nil // the next request goes to the next node
+	req.Close = s.Nodes != nil // the next request goes to the next node
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -126,57 +126,57 @@ func (s *server) request(token, method, path string, body any, headers ...string
 
 var jsonMedia = regexp.MustCompile(`^application/(?:\w+\+)?json`)
 
-func (a *answer) decode() {
+func (a *Answer) Decode() {
 	var v any
-	if !jsonMedia.MatchString(a.header.Get("Content-Type")) || json.Unmarshal(a.raw, &v) != nil {
+	if !jsonMedia.MatchString(a.Header.Get("Content-Type")) || json.Unmarshal(a.Raw, &v) != nil {
 		return
 	}
 	switch v := v.(type) {
 	case obj:
-		a.body = v
+		a.Body = v
 	case []any:
-		a.list = v
+		a.List = v
 	}
 }
 
-// as names the table case that the answer belongs to in failures.
-func (a *answer) as(format string, args ...any) *answer {
-	a.asked = fmt.Sprintf(format, args...) + ": " + a.asked
+// As names the table case that the answer belongs to in failures.
+func (a *Answer) As(format string, args ...any) *Answer {
+	a.Asked = fmt.Sprintf(format, args...) + ": " + a.Asked
 	return a
 }
 
-func (a *answer) dump(problem string) string {
-	if a.err != nil {
-		return fmt.Sprintf("%s: %s: %v", a.asked, problem, a.err)
+func (a *Answer) Dump(problem string) string {
+	if a.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", a.Asked, problem, a.Err)
 	}
-	body := string(a.raw)
+	body := string(a.Raw)
 	if len(body) > 700 {
 		body = body[:700] + "…"
 	}
-	return fmt.Sprintf("%s: %s\n  answered %d, request %s\n  %s", a.asked, problem, a.status, a.header.Get("X-Request-ID"), body)
+	return fmt.Sprintf("%s: %s\n  answered %d, request %s\n  %s", a.Asked, problem, a.Status, a.Header.Get("X-Request-ID"), body)
 }
 
-func (a *answer) errorf(format string, args ...any) {
-	a.t.Helper()
-	a.t.Error(a.dump(fmt.Sprintf(format, args...)))
+func (a *Answer) Errorf(format string, args ...any) {
+	a.T.Helper()
+	a.T.Error(a.Dump(fmt.Sprintf(format, args...)))
 }
 
-func (a *answer) fatalf(format string, args ...any) {
-	a.t.Helper()
-	a.t.Fatal(a.dump(fmt.Sprintf(format, args...)))
+func (a *Answer) Fatalf(format string, args ...any) {
+	a.T.Helper()
+	a.T.Fatal(a.Dump(fmt.Sprintf(format, args...)))
 }
 
-// want ends the test unless the answer has the status.
-func (a *answer) want(status int) *answer {
-	a.t.Helper()
-	if a.err != nil || a.status != status {
-		a.fatalf("want %d", status)
+// Want ends the test unless the answer has the status.
+func (a *Answer) Want(status int) *Answer {
+	a.T.Helper()
+	if a.Err != nil || a.Status != status {
+		a.Fatalf("want %d", status)
 	}
-	if a.header.Get("X-Request-ID") == "" {
-		a.errorf("no X-Request-ID")
+	if a.Header.Get("X-Request-ID") == "" {
+		a.Errorf("no X-Request-ID")
 	}
-	if status == http.StatusNoContent && len(a.raw) != 0 {
-		a.errorf("204 with a body")
+	if status == http.StatusNoContent && len(a.Raw) != 0 {
+		a.Errorf("204 with a body")
 	}
 	return a
 }
@@ -191,49 +191,49 @@ var errorClassOfCode = map[string]string{
 	"invalid_token":     "InvalidTokenError",
 }
 
-// refused checks an error in the shape that all errors except a 422 have.
-func (a *answer) refused(status int, code string) *answer {
-	a.t.Helper()
-	if a.err != nil || a.status != status || a.body["code"] != code {
-		a.errorf("want %d %s", status, code)
+// Refused checks an error in the shape that all errors except a 422 have.
+func (a *Answer) Refused(status int, code string) *Answer {
+	a.T.Helper()
+	if a.Err != nil || a.Status != status || a.Body["code"] != code {
+		a.Errorf("want %d %s", status, code)
 		return a
 	}
 	class := errorClass[status]
 	if c := errorClassOfCode[code]; c != "" {
 		class = c
 	}
-	if class != "" && a.body["error"] != class {
-		a.errorf("want error %s", class)
+	if class != "" && a.Body["error"] != class {
+		a.Errorf("want error %s", class)
 	}
-	if s, _ := a.body["error"].(string); s == "" {
-		a.errorf("no error class")
+	if s, _ := a.Body["error"].(string); s == "" {
+		a.Errorf("no error class")
 	}
-	if s, _ := a.body["detail"].(string); s == "" {
-		a.errorf("detail is not a sentence")
+	if s, _ := a.Body["detail"].(string); s == "" {
+		a.Errorf("detail is not a sentence")
 	}
-	if _, told := a.body["resets_at"]; code == "quota_exceeded" && !told {
-		a.errorf("quota_exceeded without resets_at (which may be null)")
+	if _, told := a.Body["resets_at"]; code == "quota_exceeded" && !told {
+		a.Errorf("quota_exceeded without resets_at (which may be null)")
 	}
-	a.identified()
+	a.Identified()
 	return a
 }
 
-// identified checks that the request id in an error equals the one in the header.
-func (a *answer) identified() {
-	a.t.Helper()
-	if id, _ := a.body["request_id"].(string); id == "" || id != a.header.Get("X-Request-ID") {
-		a.errorf("request_id is not the X-Request-ID %q", a.header.Get("X-Request-ID"))
+// Identified checks that the request id in an error equals the one in the header.
+func (a *Answer) Identified() {
+	a.T.Helper()
+	if id, _ := a.Body["request_id"].(string); id == "" || id != a.Header.Get("X-Request-ID") {
+		a.Errorf("request_id is not the X-Request-ID %q", a.Header.Get("X-Request-ID"))
 	}
-	if a.status == http.StatusUnauthorized && !strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer") {
-		a.errorf("WWW-Authenticate is %q", a.header.Get("WWW-Authenticate"))
+	if a.Status == http.StatusUnauthorized && !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
+		a.Errorf("WWW-Authenticate is %q", a.Header.Get("WWW-Authenticate"))
 	}
 }
 
-// invalid checks a 422 from schema validation: one of its complaints is at loc (dotted)
+// Invalid checks a 422 from schema validation: one of its complaints is at loc (dotted)
 // and, unless kind is empty, of that kind.
-func (a *answer) invalid(loc, kind string) *answer {
-	a.t.Helper()
-	complaints := a.complaints("validation_error")
+func (a *Answer) Invalid(loc, kind string) *Answer {
+	a.T.Helper()
+	complaints := a.Complaints("validation_error")
 	if complaints == nil {
 		return a
 	}
@@ -244,32 +244,32 @@ func (a *answer) invalid(loc, kind string) *answer {
 			return a
 		}
 	}
-	a.errorf("want a 422 at %s of type %q", loc, kind)
+	a.Errorf("want a 422 at %s of type %q", loc, kind)
 	return a
 }
 
-// refusedByRule checks a 422 from a rule beyond the schema.
-func (a *answer) refusedByRule(code string) *answer {
-	a.t.Helper()
-	for _, c := range a.complaints(code) {
+// RefusedByRule checks a 422 from a rule beyond the schema.
+func (a *Answer) RefusedByRule(code string) *Answer {
+	a.T.Helper()
+	for _, c := range a.Complaints(code) {
 		if c["type"] != "value_error" {
-			a.errorf("want type value_error")
+			a.Errorf("want type value_error")
 		}
 	}
 	return a
 }
 
-func (a *answer) complaints(code string) []obj {
-	a.t.Helper()
-	if a.err != nil || a.status != 422 || a.body["code"] != code {
-		a.errorf("want 422 %s", code)
+func (a *Answer) Complaints(code string) []obj {
+	a.T.Helper()
+	if a.Err != nil || a.Status != 422 || a.Body["code"] != code {
+		a.Errorf("want 422 %s", code)
 		return nil
 	}
-	if a.body["error"] != "validation_error" {
-		a.errorf("want error validation_error")
+	if a.Body["error"] != "validation_error" {
+		a.Errorf("want error validation_error")
 	}
-	a.identified()
-	details, _ := a.body["detail"].([]any)
+	a.Identified()
+	details, _ := a.Body["detail"].([]any)
 	var found []obj
 	for _, d := range details {
 		c, _ := d.(obj)
@@ -277,63 +277,63 @@ func (a *answer) complaints(code string) []obj {
 		msg, _ := c["msg"].(string)
 		kind, _ := c["type"].(string)
 		if len(loc) == 0 || msg == "" || kind == "" || !slices.Contains([]any{"body", "query", "path", "header"}, loc[0]) {
-			a.errorf("a complaint is not {loc,msg,type}")
+			a.Errorf("a complaint is not {loc,msg,type}")
 		}
 		found = append(found, c)
 	}
 	if len(found) == 0 {
-		a.errorf("detail is not an array of complaints")
+		a.Errorf("detail is not an array of complaints")
 	}
 	return found
 }
 
-// value returns the JSON value of the answer, of any type.
-func (a *answer) value() any {
-	if a.list != nil {
-		return a.list
+// Value returns the JSON value of the answer, of any type.
+func (a *Answer) Value() any {
+	if a.List != nil {
+		return a.List
 	}
-	return a.body
+	return a.Body
 }
 
-// at returns the value at a dotted path of the answer.
-func (a *answer) at(path string) any { return at(a.body, path) }
+// At returns the value at a dotted path of the answer.
+func (a *Answer) At(path string) any { return At(a.Body, path) }
 
-func (a *answer) str(path string) string {
-	a.t.Helper()
-	s, ok := a.at(path).(string)
+func (a *Answer) Str(path string) string {
+	a.T.Helper()
+	s, ok := a.At(path).(string)
 	if !ok {
-		a.fatalf("no text at %s", path)
+		a.Fatalf("no text at %s", path)
 	}
 	return s
 }
 
-// is checks values at dotted paths, given in pairs.
-func (a *answer) is(pairs ...any) *answer {
-	a.t.Helper()
+// Is checks values at dotted paths, given in pairs.
+func (a *Answer) Is(pairs ...any) *Answer {
+	a.T.Helper()
 	for pair := range slices.Chunk(pairs, 2) {
-		if got := a.at(pair[0].(string)); !same(got, pair[1]) {
-			a.errorf("%s is %v, want %v", pair[0], got, pair[1])
+		if got := a.At(pair[0].(string)); !Same(got, pair[1]) {
+			a.Errorf("%s is %v, want %v", pair[0], got, pair[1])
 		}
 	}
 	return a
 }
 
-// items returns the rows of a page after it has checked the envelope.
-func (a *answer) items() []obj {
-	a.t.Helper()
-	rows, ok := a.body["items"].([]any)
-	more, isBool := a.body["has_more"].(bool)
-	cursor, present := a.body["next_cursor"]
+// Items returns the rows of a page after it has checked the envelope.
+func (a *Answer) Items() []obj {
+	a.T.Helper()
+	rows, ok := a.Body["items"].([]any)
+	more, isBool := a.Body["has_more"].(bool)
+	cursor, present := a.Body["next_cursor"]
 	if !ok || !isBool || !present {
-		a.fatalf("not a page of items, next_cursor, has_more")
+		a.Fatalf("not a page of items, next_cursor, has_more")
 	}
 	if s, _ := cursor.(string); more && s == "" {
-		a.errorf("has_more without next_cursor")
+		a.Errorf("has_more without next_cursor")
 	}
-	return objects(rows)
+	return Objects(rows)
 }
 
-func objects(rows []any) []obj {
+func Objects(rows []any) []obj {
 	out := make([]obj, 0, len(rows))
 	for _, r := range rows {
 		o, _ := r.(obj)
@@ -342,7 +342,7 @@ func objects(rows []any) []obj {
 	return out
 }
 
-func at(o obj, path string) any {
+func At(o obj, path string) any {
 	var v any = o
 	for key := range strings.SplitSeq(path, ".") {
 		m, ok := v.(obj)
@@ -354,14 +354,14 @@ func at(o obj, path string) any {
 	return v
 }
 
-// same compares as JSON does: 1 and 1.0 are the same number.
-func same(a, b any) bool {
+// Same compares as JSON does: 1 and 1.0 are the same number.
+func Same(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-func text(o obj, path string) string {
-	s, _ := at(o, path).(string)
+func Text(o obj, path string) string {
+	s, _ := At(o, path).(string)
 	return s
 }

@@ -14,20 +14,20 @@ import (
 )
 
 // from connects to the server from 127.0.0.n, with a small receive buffer.
-func (s *server) from(n byte) (net.Conn, error) {
+func (s *Server) from(n byte) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)},
 		Control: func(_, _ string, c syscall.RawConn) error {
 			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 		},
 	}
-	return d.DialContext(context.Background(), "tcp", s.addr)
+	return d.DialContext(context.Background(), "tcp", s.Addr)
 }
 
 // keepPlaces makes two addresses hold as many connections as there are places. It sends
 // ask on each, reads nothing, and opens a new connection as soon as the server closes
 // one.
-func keepPlaces(t *testing.T, s *server, places int, ask string) {
+func keepPlaces(t *testing.T, s *Server, places int, ask string) {
 	stop := make(chan struct{})
 	var keeping, opened sync.WaitGroup
 	t.Cleanup(func() { close(stop); keeping.Wait() })
@@ -84,20 +84,20 @@ func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 	get := func(token, path string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 	}
-	for name, ask := range map[string]func(g *agent) string{
-		"unread answers": func(g *agent) string { // more than socket buffers hold
-			return strings.Repeat(get(g.token, "/docs/swagger-ui-bundle.js"), 8)
+	for name, ask := range map[string]func(g *Agent) string{
+		"unread answers": func(g *Agent) string { // more than socket buffers hold
+			return strings.Repeat(get(g.Token, "/docs/swagger-ui-bundle.js"), 8)
 		},
-		"bodies that lack a byte": func(g *agent) string {
+		"bodies that lack a byte": func(g *Agent) string {
 			return "POST /auth/register HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 999)
 		},
-		"waits":   func(g *agent) string { return get(g.token, g.path("/wait?timeout_ms=60000")) },
-		"streams": func(g *agent) string { return get(g.token, g.path("/stream")) },
+		"waits":   func(g *Agent) string { return get(g.Token, g.Path("/wait?timeout_ms=60000")) },
+		"streams": func(g *Agent) string { return get(g.Token, g.Path("/stream")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
-			request := ask(s.org(t).agent("holder"))
-			client.CloseIdleConnections()
+			s := StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
+			request := ask(s.Org(t).Agent("holder"))
+			Client.CloseIdleConnections()
 			idle, err := s.from(1)
 			if err != nil {
 				t.Fatal(err)
@@ -148,9 +148,9 @@ func (e *ending) Close() error {
 // opening silent ones from as many addresses as there are places. The client's next
 // request, a send without an idempotency key, is served at once.
 func TestAnEvictedClientRecovers(t *testing.T) {
-	s := startThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
-	alice, bob := pair(t, s)
-	client.CloseIdleConnections()
+	s := StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
+	alice, bob := Pair(t, s)
+	Client.CloseIdleConnections()
 	dialled := make(chan *ending, 10)
 	own := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -162,7 +162,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 	}}
 	send := func() {
 		t.Helper()
-		r, err := s.request(alice.token, "POST", "/messages", message(bob))
+		r, err := s.Request(alice.Token, "POST", "/messages", Message(bob))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 	}
 	for i, began := 0, time.Now(); ; i++ { // connections that have been idle for longer are closed first
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
-		conn, err := d.Dial("tcp", s.addr)
+		conn, err := d.Dial("tcp", s.Addr)
 		if err != nil || time.Since(began) > 20*time.Second {
 			t.Fatalf("after %d new connections the idle one is open: %v", i, err)
 		}

@@ -6,33 +6,33 @@ import (
 )
 
 func TestParticipants(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
-		for _, g := range []*agent{a, b} {
-			r := g.get("/conversations/" + text(m, "conversation_id") + "/participants").want(200)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
+		for _, g := range []*Agent{a, b} {
+			r := g.Get("/conversations/" + Text(m, "conversation_id") + "/participants").Want(200)
 			roles := map[string]any{}
-			for _, p := range objects(r.list) {
-				shaped(t, "participant", p, partyShape)
-				roles[text(p, "agent_id")] = p["role"]
+			for _, p := range Objects(r.List) {
+				Shaped(t, "participant", p, PartyShape)
+				roles[Text(p, "agent_id")] = p["role"]
 			}
-			if len(r.list) != 2 || roles[a.id] != "initiator" || roles[b.id] != "responder" {
-				r.errorf("want the sender as initiator and the recipient as responder")
+			if len(r.List) != 2 || roles[a.ID] != "initiator" || roles[b.ID] != "responder" {
+				r.Errorf("want the sender as initiator and the recipient as responder")
 			}
 		}
 	})
 }
 
 func TestEverySendStartsAConversation(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m1, m2 := a.send(b), a.send(b)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m1, m2 := a.Send(b), a.Send(b)
 		if m1["conversation_id"] == m2["conversation_id"] || m1["id"] == m2["id"] {
 			t.Errorf("two sends share ids: %v %v", m1, m2)
 		}
 		var inOrder []string
 		for range 10 {
-			inOrder = append(inOrder, text(b.reply(m1), "id"), text(a.reply(m1), "id"))
+			inOrder = append(inOrder, Text(b.Reply(m1), "id"), Text(a.Reply(m1), "id"))
 		}
 		if !slices.IsSorted(inOrder) {
 			t.Errorf("the ids of one conversation do not sort in its order: %v", inOrder)
@@ -50,98 +50,98 @@ var legal = map[string][]string{
 }
 
 // into creates a conversation from a to b and moves it to a status.
-func into(t testing.TB, status string, a, b *agent) (obj, string) {
+func into(t testing.TB, status string, a, b *Agent) (obj, string) {
 	t.Helper()
-	m := a.send(b)
-	path := "/conversations/" + text(m, "conversation_id") + "/status"
+	m := a.Send(b)
+	path := "/conversations/" + Text(m, "conversation_id") + "/status"
 	switch status {
 	case "submitted":
 	case "open":
-		b.reply(m)
+		b.Reply(m)
 	case "rejected":
-		b.patch(path, obj{"status": status}).want(200)
+		b.Patch(path, obj{"status": status}).Want(200)
 	default:
-		b.reply(m)
-		b.patch(path, obj{"status": status}).want(200)
+		b.Reply(m)
+		b.Patch(path, obj{"status": status}).Want(200)
 	}
 	return m, path
 }
 
 func TestStatusTable(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for from, allowed := range legal {
 			for to := range legal {
 				m, path := into(t, from, a, b)
-				r := b.patch(path, obj{"status": to}).as("%s to %s", from, to)
+				r := b.Patch(path, obj{"status": to}).As("%s to %s", from, to)
 				if slices.Contains(allowed, to) {
-					r.want(200).shaped(talkShape+" updated_at:time").is("id", m["conversation_id"], "status", to)
-					a.talk(m).is("status", to)
+					r.Want(200).Shaped(TalkShape+" updated_at:time").Is("id", m["conversation_id"], "status", to)
+					a.Talk(m).Is("status", to)
 					continue
 				}
-				r.refused(409, "invalid_transition").is("current_status", from)
-				got, _ := r.at("allowed").([]any)
+				r.Refused(409, "invalid_transition").Is("current_status", from)
+				got, _ := r.At("allowed").([]any)
 				slices.SortFunc(got, func(x, y any) int { return slices.Compare([]byte(x.(string)), []byte(y.(string))) })
-				if want := slices.Sorted(slices.Values(allowed)); len(got) != len(want) || len(want) > 0 && !same(got, want) {
-					r.errorf("allowed should be %v", want)
+				if want := slices.Sorted(slices.Values(allowed)); len(got) != len(want) || len(want) > 0 && !Same(got, want) {
+					r.Errorf("allowed should be %v", want)
 				}
-				a.talk(m).is("status", from)
+				a.Talk(m).Is("status", from)
 			}
 		}
 	})
 }
 
 func TestStatusRoles(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		m, path := into(t, "submitted", a, b)
-		a.patch(path, obj{"status": "rejected"}).as("the initiator declines").refused(403, "role_not_allowed")
-		a.talk(m).is("status", "submitted")
-		b.patch(path, obj{"status": "rejected"}).want(200)
+		a.Patch(path, obj{"status": "rejected"}).As("the initiator declines").Refused(403, "role_not_allowed")
+		a.Talk(m).Is("status", "submitted")
+		b.Patch(path, obj{"status": "rejected"}).Want(200)
 		for _, to := range []string{"canceled", "failed"} {
 			_, path := into(t, "submitted", a, b)
-			a.patch(path, obj{"status": to}).as("the initiator").want(200)
+			a.Patch(path, obj{"status": to}).As("the initiator").Want(200)
 			_, path = into(t, "submitted", a, b)
-			b.patch(path, obj{"status": to}).as("the responder").want(200)
+			b.Patch(path, obj{"status": to}).As("the responder").Want(200)
 		}
 		_, path = into(t, "open", a, b)
 		for i, to := range []string{"paused", "open", "input_required", "open", "completed"} {
-			[]*agent{a, b}[i%2].patch(path, obj{"status": to}).as("turn %d", i).want(200)
+			[]*Agent{a, b}[i%2].Patch(path, obj{"status": to}).As("turn %d", i).Want(200)
 		}
 	})
 }
 
 func TestStatusByAnOwnerOfBothEnds(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a, b, other := o.agent("a"), o.agent("b"), o.agent("other")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a, b, other := o.Agent("a"), o.Agent("b"), o.Agent("other")
 		_, path := into(t, "submitted", a, b)
-		o.patch(path, obj{"status": "rejected"}, "X-Svc-Agent", a.id).as("as the initiator").refused(403, "role_not_allowed")
-		o.patch(path, obj{"status": "paused"}, "X-Svc-Agent", other.id).as("as an outsider").want(403)
-		o.patch(path, obj{"status": "rejected"}).as("one of its agents may").want(200)
+		o.Patch(path, obj{"status": "rejected"}, "X-Svc-Agent", a.ID).As("as the initiator").Refused(403, "role_not_allowed")
+		o.Patch(path, obj{"status": "paused"}, "X-Svc-Agent", other.ID).As("as an outsider").Want(403)
+		o.Patch(path, obj{"status": "rejected"}).As("one of its agents may").Want(200)
 		_, path = into(t, "submitted", a, b)
-		o.patch(path, obj{"status": "rejected"}, "X-Svc-Agent", b.id).as("as the responder").want(200)
+		o.Patch(path, obj{"status": "rejected"}, "X-Svc-Agent", b.ID).As("as the responder").Want(200)
 	})
 }
 
 func TestStatusFields(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		m, path := into(t, "open", a, b)
-		a.patch(path, obj{}).invalid("body.status", "missing")
-		a.patch(path, nil).as("no body").invalid("body", "")
-		a.patch(path, obj{"status": nil}).invalid("body.status", "")
+		a.Patch(path, obj{}).Invalid("body.status", "missing")
+		a.Patch(path, nil).As("no body").Invalid("body", "")
+		a.Patch(path, obj{"status": nil}).Invalid("body.status", "")
 		for _, word := range []any{"", "OPEN", "done", "reject", 5} {
 			kind := "enum"
 			if word == 5 {
 				kind = ""
 			}
-			a.patch(path, obj{"status": word}).as("%v", word).invalid("body.status", kind)
+			a.Patch(path, obj{"status": word}).As("%v", word).Invalid("body.status", kind)
 		}
-		a.patch(path, obj{"status": "paused", "reason": longText(501)}).invalid("body.reason", "string_too_long")
-		a.talk(m).is("status", "open")
-		a.patch(path, obj{"status": "paused", "reason": longText(500), "unheard_of": 1}).want(200)
-		a.patch(path, obj{"status": "open", "reason": nil}).want(200)
+		a.Patch(path, obj{"status": "paused", "reason": longText(501)}).Invalid("body.reason", "string_too_long")
+		a.Talk(m).Is("status", "open")
+		a.Patch(path, obj{"status": "paused", "reason": longText(500), "unheard_of": 1}).Want(200)
+		a.Patch(path, obj{"status": "open", "reason": nil}).Want(200)
 	})
 }
 
@@ -155,54 +155,54 @@ func longText(n int) string {
 }
 
 func TestStatusRace(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		m, path := into(t, "open", a, b)
 		ends := []string{"completed", "failed", "canceled"}
 		winner := ""
-		for i, r := range concurrently(12, func(i int) *answer {
-			return []*agent{a, b}[i%2].patch(path, obj{"status": ends[i%3]})
+		for i, r := range Concurrently(12, func(i int) *Answer {
+			return []*Agent{a, b}[i%2].Patch(path, obj{"status": ends[i%3]})
 		}) {
-			if r.status == 200 && winner == "" {
+			if r.Status == 200 && winner == "" {
 				winner = ends[i%3]
 				continue
 			}
-			r.refused(409, "invalid_transition").is("allowed", []any{})
+			r.Refused(409, "invalid_transition").Is("allowed", []any{})
 		}
-		a.talk(m).is("status", winner)
+		a.Talk(m).Is("status", winner)
 	})
 }
 
 func TestAgentConversations(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		c := s.org(t).agent("carol")
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		c := s.Org(t).Agent("carol")
 		var newestFirst, withCarol []string
 		for i := range 7 {
 			to := b
 			if i%3 == 0 {
 				to = c
 			}
-			id := text(a.send(to), "conversation_id")
+			id := Text(a.Send(to), "conversation_id")
 			newestFirst = append([]string{id}, newestFirst...)
 			if to == c {
 				withCarol = append([]string{id}, withCarol...)
 			}
 		}
-		page := a.get(a.path("/conversations")).want(200)
-		for _, row := range page.items() {
-			shaped(t, "conversation", row, talkShape)
+		page := a.Get(a.Path("/conversations")).Want(200)
+		for _, row := range page.Items() {
+			Shaped(t, "conversation", row, TalkShape)
 		}
-		if got := ids(page.items()); !slices.Equal(got, newestFirst) {
+		if got := IDs(page.Items()); !slices.Equal(got, newestFirst) {
 			t.Errorf("newest first: got %v, want %v", got, newestFirst)
 		}
-		if got := ids(a.pages(a.path("/conversations"), "?limit=2")); !slices.Equal(got, newestFirst) {
+		if got := IDs(a.Pages(a.Path("/conversations"), "?limit=2")); !slices.Equal(got, newestFirst) {
 			t.Errorf("page by page: got %v, want %v", got, newestFirst)
 		}
-		if got := ids(c.pages(c.path("/conversations"), "?limit=2")); !slices.Equal(got, withCarol) {
+		if got := IDs(c.Pages(c.Path("/conversations"), "?limit=2")); !slices.Equal(got, withCarol) {
 			t.Errorf("the recipient's: got %v, want %v", got, withCarol)
 		}
-		a.get(a.path("/conversations?limit=0")).invalid("query.limit", "greater_than_equal")
-		a.get(a.path("/conversations?cursor=nonsense")).refused(400, "invalid_cursor")
+		a.Get(a.Path("/conversations?limit=0")).Invalid("query.limit", "greater_than_equal")
+		a.Get(a.Path("/conversations?cursor=nonsense")).Refused(400, "invalid_cursor")
 	})
 }

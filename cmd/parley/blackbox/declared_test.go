@@ -30,17 +30,17 @@ type seenAnswers struct {
 	all map[seenAnswer]bool
 }
 
-var seen seenAnswers
+var Seen seenAnswers
 
 // checkedHeaders are headers that a route must declare if it sends them.
 var checkedHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
 
-func (h *seenAnswers) note(method, path string, a *answer) {
+func (h *seenAnswers) Note(method, path string, a *Answer) {
 	path, _, _ = strings.Cut(path, "?")
-	one := seenAnswer{method: method, path: path, status: a.status}
-	one.code, _ = a.body["code"].(string)
+	one := seenAnswer{method: method, path: path, status: a.Status}
+	one.code, _ = a.Body["code"].(string)
 	for _, name := range checkedHeaders {
-		if a.header.Get(name) != "" {
+		if a.Header.Get(name) != "" {
 			one.headers += name + " "
 		}
 	}
@@ -60,12 +60,12 @@ func (h *seenAnswers) undeclared() ([]string, error) {
 	if len(h.all) == 0 {
 		return nil, nil
 	}
-	s, err := launch("127.0.0.1:0", filepath.Join(scratch, "described"))
+	s, err := Launch("127.0.0.1:0", filepath.Join(Scratch, "described"))
 	if err != nil {
 		return nil, err
 	}
-	defer s.kill()
-	resp, err := client.Get(s.base + "/openapi.json")
+	defer s.Kill()
+	resp, err := Client.Get(s.Base + "/openapi.json")
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func undeclaredIn(document obj, answers func(func(seenAnswer) bool)) (complaints
 		}
 		responses, _ := operation["responses"].(obj)
 		response, _ := responses[strconv.Itoa(one.status)].(obj)
-		response = resolved(document, response)
+		response = Resolved(document, response)
 		if response == nil {
 			complaints = append(complaints, fmt.Sprintf("%s answered %d %s, a status that it does not declare", route, one.status, one.code))
 			continue
@@ -114,9 +114,9 @@ func undeclaredIn(document obj, answers func(func(seenAnswer) bool)) (complaints
 // codesOf returns the error codes that a described response may have, or nil if it lists
 // none.
 func codesOf(response obj) (codes []string) {
-	choices, _ := at(response, "content.application/json.schema.allOf").([]any)
+	choices, _ := At(response, "content.application/json.schema.allOf").([]any)
 	for _, choice := range choices {
-		words, _ := at(choice.(obj), "properties.code.enum").([]any)
+		words, _ := At(choice.(obj), "properties.code.enum").([]any)
 		for _, word := range words {
 			codes = append(codes, word.(string))
 		}
@@ -172,7 +172,7 @@ func (all describedOperations) find(method, path string) (route string, found ob
 
 // checkSeenAnswers returns the exit code of the run: 1 if it saw an undeclared answer.
 func checkSeenAnswers() int {
-	complaints, err := seen.undeclared()
+	complaints, err := Seen.undeclared()
 	if err != nil {
 		complaints = append(complaints, err.Error())
 	}

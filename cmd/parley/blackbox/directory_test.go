@@ -14,33 +14,33 @@ const rowShape = "id:uuid agent_id:uuid org_id:uuid name:str handle:str descript
 // directoryScene has three public cards, one after the other. mark is a word that no
 // other card has.
 type directoryScene struct {
-	s      *server
+	s      *Server
 	mark   string
-	agents map[string]*agent
+	agents map[string]*Agent
 }
 
-func newDirectoryScene(t *testing.T, s *server) *directoryScene {
+func newDirectoryScene(t *testing.T, s *Server) *directoryScene {
 	t.Helper()
-	d := &directoryScene{s: s, mark: "m" + randomHex(3), agents: map[string]*agent{}}
-	first, second := s.org(t), s.org(t)
+	d := &directoryScene{s: s, mark: "m" + RandomHex(3), agents: map[string]*Agent{}}
+	first, second := s.Org(t), s.Org(t)
 	tagged := func(tags ...any) []any {
 		return []any{obj{"id": "a", "name": "Work", "description": "Does it.", "tags": tags}}
 	}
 	for _, c := range []struct {
 		name string
-		of   *org
+		of   *Org
 		card obj
 	}{
 		{"ann", first, obj{"name": d.mark + " invoice checker", "description": "Compares invoices with orders.", "skills": tagged(d.mark+"x", d.mark+"y"), "svc": obj{"categories": []any{d.mark + " one", d.mark}, "languages": []any{d.lang("GB")}, "jurisdiction": d.mark, "pricing_model": "free", "message_types_accepted": []any{d.mark + ".v1.a"}}}},
 		{"art", first, obj{"name": d.mark + " translator", "description": "Translates letters and invoices.", "skills": tagged(d.mark + "y"), "svc": obj{"categories": []any{d.mark + " two", d.mark}, "languages": []any{d.lang("")}, "pricing_model": "per_request"}}},
 		{"bob", second, obj{"name": d.mark + " weather", "description": "Forecasts rain.", "svc": obj{"categories": []any{d.mark}}}},
 	} {
-		g := c.of.agent(c.name)
-		g.put(g.path("/card"), merged(merged(plainCard(), c.card), obj{"is_public": true})).want(200)
+		g := c.of.Agent(c.name)
+		g.Put(g.Path("/card"), Merged(Merged(PlainCard(), c.card), obj{"is_public": true})).Want(200)
 		d.agents[c.name] = g
-		eventually(t, "the card of "+c.name+" is found", func() bool { return strings.Contains(d.find(t, "q="+d.mark), c.name) })
+		Eventually(t, "the card of "+c.name+" is found", func() bool { return strings.Contains(d.find(t, "q="+d.mark), c.name) })
 	}
-	eventually(t, "the cards are found by meaning", func() bool {
+	Eventually(t, "the cards are found by meaning", func() bool {
 		return len(strings.Fields(d.find(t, "semantic=rain+translation+invoices&category="+d.mark))) == 3
 	})
 	return d
@@ -59,19 +59,19 @@ func (d *directoryScene) find(t testing.TB, query string) string {
 	t.Helper()
 	var found []string
 	for cursor := ""; ; {
-		a := d.s.call(t, "", "GET", "/directory/agents?"+query+cursor, nil).want(200)
-		found = append(found, d.names(a.at("items").([]any))...)
-		if a.at("has_more") != true {
+		a := d.s.Call(t, "", "GET", "/directory/agents?"+query+cursor, nil).Want(200)
+		found = append(found, d.names(a.At("items").([]any))...)
+		if a.At("has_more") != true {
 			return strings.Join(found, " ")
 		}
-		cursor = "&cursor=" + a.str("next_cursor")
+		cursor = "&cursor=" + a.Str("next_cursor")
 	}
 }
 
 func (d *directoryScene) names(rows []any) (found []string) {
 	for _, row := range rows {
 		for name, g := range d.agents {
-			if row.(obj)["id"] == g.id {
+			if row.(obj)["id"] == g.ID {
 				found = append(found, name)
 			}
 		}
@@ -80,9 +80,9 @@ func (d *directoryScene) names(rows []any) (found []string) {
 }
 
 func TestDirectoryParameters(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		d := newDirectoryScene(t, s)
-		first, second := d.agents["ann"].org.id, d.agents["bob"].org.id
+		first, second := d.agents["ann"].Org.ID, d.agents["bob"].Org.ID
 		for query, want := range map[string]string{
 			"":                              "bob art ann",
 			"q=" + d.mark + "+weather":      "bob",
@@ -125,22 +125,22 @@ func TestDirectoryParameters(t *testing.T) {
 			"verified=perhaps": "bool_parsing", "q=" + long: "string_too_long", "query=" + long: "string_too_long", "semantic=" + long: "string_too_long",
 		} {
 			name, _, _ := strings.Cut(query, "=")
-			s.call(t, "", "GET", "/directory/agents?"+query, nil).invalid("query."+name, kind)
+			s.Call(t, "", "GET", "/directory/agents?"+query, nil).Invalid("query."+name, kind)
 		}
-		a := s.call(t, "", "GET", "/directory/agents?limit=1&category="+d.mark, nil).want(200)
-		a.is("total", 3, "search_mode", []any{"structured"}, "has_more", true)
-		row, _ := a.at("items").([]any)[0].(obj)
-		exactly(t, "a row", row, names(rowShape))
+		a := s.Call(t, "", "GET", "/directory/agents?limit=1&category="+d.mark, nil).Want(200)
+		a.Is("total", 3, "search_mode", []any{"structured"}, "has_more", true)
+		row, _ := a.At("items").([]any)[0].(obj)
+		Exactly(t, "a row", row, names(rowShape))
 		for _, other := range []string{"", "&sort=name", "&q=a", "&verified=true"} {
-			query := "/directory/agents?cursor=" + a.str("next_cursor") + other
+			query := "/directory/agents?cursor=" + a.Str("next_cursor") + other
 			if other != "" {
 				query += "&category=" + d.mark
 			}
-			s.call(t, "", "GET", query, nil).refused(400, "invalid_cursor")
+			s.Call(t, "", "GET", query, nil).Refused(400, "invalid_cursor")
 		}
-		counts := s.call(t, "", "GET", "/directory/categories", nil).want(200)
-		if text := string(counts.raw); !strings.Contains(text, `{"name":"`+d.mark+`","count":3}`) || !strings.Contains(text, `{"name":"`+d.mark+` one","count":1}`) {
-			counts.errorf("the categories are %s", text)
+		counts := s.Call(t, "", "GET", "/directory/categories", nil).Want(200)
+		if text := string(counts.Raw); !strings.Contains(text, `{"name":"`+d.mark+`","count":3}`) || !strings.Contains(text, `{"name":"`+d.mark+` one","count":1}`) {
+			counts.Errorf("the categories are %s", text)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func names(shapes string) string {
 }
 
 func TestDirectoryStream(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		d := newDirectoryScene(t, s)
 		for query, want := range map[string]string{
 			"q=" + d.mark + "x":               "fuzzy",
@@ -165,9 +165,9 @@ func TestDirectoryStream(t *testing.T) {
 			"q=" + d.mark + "x&semantic=rain": "fuzzy semantic",
 			"semantic=" + d.mark + "x":        "fuzzy semantic",
 		} {
-			a := s.call(t, "", "GET", "/directory/agents/stream?"+query, nil)
+			a := s.Call(t, "", "GET", "/directory/agents/stream?"+query, nil)
 			var got []string
-			events := strings.Split(strings.TrimSuffix(string(a.raw), "\n\n"), "\n\n")
+			events := strings.Split(strings.TrimSuffix(string(a.Raw), "\n\n"), "\n\n")
 			for i, event := range events[:len(events)-1] {
 				var phase struct {
 					Phase   string
@@ -177,7 +177,7 @@ func TestDirectoryStream(t *testing.T) {
 				if err := json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &phase); err != nil || phase.Error != nil {
 					t.Fatalf("%s: %q: %v", query, event, err)
 				}
-				if got = append(got, phase.Phase); i == 0 && (len(phase.Results) == 0 || phase.Results[0]["id"] != d.agents["ann"].id) {
+				if got = append(got, phase.Phase); i == 0 && (len(phase.Results) == 0 || phase.Results[0]["id"] != d.agents["ann"].ID) {
 					t.Errorf("%s: the first phase has %v", query, phase.Results)
 				}
 			}
@@ -191,71 +191,71 @@ func TestDirectoryStream(t *testing.T) {
 // TestDirectoryLeaks: what is unlisted, revoked, withdrawn, not public or private appears
 // nowhere in the directory, whatever is searched for. Control: what is public appears.
 func TestDirectoryLeaks(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		secret := canaries{}
-		plant := func(what string, unlisted, public bool) *agent {
-			secret[what] = "canary" + randomHex(9)
-			g := o.agent("g" + randomHex(6))
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		secret := Canaries{}
+		plant := func(what string, unlisted, public bool) *Agent {
+			secret[what] = "canary" + RandomHex(9)
+			g := o.Agent("g" + RandomHex(6))
 			if unlisted {
-				g.patch(g.path(""), obj{"unlisted": true}).want(200)
+				g.Patch(g.Path(""), obj{"unlisted": true}).Want(200)
 			}
-			g.put(g.path("/card"), merged(plainCard(), obj{
+			g.Put(g.Path("/card"), Merged(PlainCard(), obj{
 				"name": "Name " + secret[what], "description": "About " + secret[what], "is_public": public,
 				"skills": []any{obj{"id": "a", "name": secret[what], "description": secret[what], "tags": []any{secret[what]}}}, "svc": obj{"categories": []any{secret[what]}},
-			})).want(200)
+			})).Want(200)
 			return g
 		}
 		shown, later := plant("public", false, true), plant("unlisted later", false, true)
 		revoked, withdrawn, closed := plant("revoked", false, true), plant("withdrawn", false, true), plant("not public any more", false, true)
-		hidden := []*agent{plant("unlisted", true, true), plant("not public", false, false), later, revoked, withdrawn, closed}
-		secret["private group"] = "canary" + randomHex(9)
+		hidden := []*Agent{plant("unlisted", true, true), plant("not public", false, false), later, revoked, withdrawn, closed}
+		secret["private group"] = "canary" + RandomHex(9)
 		private := shown.group(obj{"visibility": "private", "description": secret["private group"]})
 		look := func(word string) (bodies []byte) {
 			word = url.QueryEscape(word)
 			for _, path := range []string{
 				"/directory/agents?q=" + word, "/directory/agents?limit=100&sort=created_at", "/directory/agents?semantic=" + word, "/directory/agents?q=name&semantic=about+" + word,
-				"/directory/agents?category=" + word, "/directory/agents?tag=" + word, "/directory/agents?limit=100&org_id=" + o.id, "/directory/agents/stream?limit=100&q=" + word,
+				"/directory/agents?category=" + word, "/directory/agents?tag=" + word, "/directory/agents?limit=100&org_id=" + o.ID, "/directory/agents/stream?limit=100&q=" + word,
 				"/directory/agents/stream?semantic=" + word, "/directory/categories", "/directory/groups?q=" + word, "/directory/groups?limit=50",
-				"/find/agents?org_id=" + o.id, "/find/agents?sort=created_at", "/find/groups", // a page repeats the words of its search
+				"/find/agents?org_id=" + o.ID, "/find/agents?sort=created_at", "/find/groups", // a page repeats the words of its search
 			} {
-				a := s.call(t, "", "GET", path, nil)
-				if a.status != 200 {
-					a.errorf("answered %d", a.status)
+				a := s.Call(t, "", "GET", path, nil)
+				if a.Status != 200 {
+					a.Errorf("answered %d", a.Status)
 				}
-				bodies = append(bodies, a.raw...)
+				bodies = append(bodies, a.Raw...)
 			}
 			return bodies
 		}
-		eventually(t, "all cards that are public are found", func() bool {
-			found := secret.found(s.call(t, "", "GET", "/directory/agents?limit=100&org_id="+o.id, nil).want(200).raw)
+		Eventually(t, "all cards that are public are found", func() bool {
+			found := secret.Found(s.Call(t, "", "GET", "/directory/agents?limit=100&org_id="+o.ID, nil).Want(200).Raw)
 			return len(found) == 5
 		})
-		later.patch(later.path(""), obj{"unlisted": true}).want(200)
-		revoked.delete(revoked.path("")).want(204)
-		withdrawn.delete(withdrawn.path("/card")).want(204)
-		closed.put(closed.path("/card"), plainCard()).want(200)
+		later.Patch(later.Path(""), obj{"unlisted": true}).Want(200)
+		revoked.Delete(revoked.Path("")).Want(204)
+		withdrawn.Delete(withdrawn.Path("/card")).Want(204)
+		closed.Put(closed.Path("/card"), PlainCard()).Want(200)
 		for what, word := range secret { // at once: the index may still have them
-			if found := secret.found(s.call(t, "", "GET", "/directory/agents?q="+word, nil).want(200).raw); what != "public" && slices.Contains(found, what) {
+			if found := secret.Found(s.Call(t, "", "GET", "/directory/agents?q="+word, nil).Want(200).Raw); what != "public" && slices.Contains(found, what) {
 				t.Errorf("%s is shown right after the change", what)
 			}
 		}
-		eventually(t, "the index has forgotten them", func() bool {
-			return len(secret.found(s.call(t, "", "GET", "/directory/categories", nil).want(200).raw)) == 1
+		Eventually(t, "the index has forgotten them", func() bool {
+			return len(secret.Found(s.Call(t, "", "GET", "/directory/categories", nil).Want(200).Raw)) == 1
 		})
 		for _, word := range secret {
-			if found := secret.found(look(word)); fmt.Sprint(found) != "[public]" && fmt.Sprint(found) != "[]" || word == secret["public"] && len(found) == 0 {
+			if found := secret.Found(look(word)); fmt.Sprint(found) != "[public]" && fmt.Sprint(found) != "[]" || word == secret["public"] && len(found) == 0 {
 				t.Errorf("%s shows %v", word, found)
 			}
 		}
-		unknown := s.call(t, "", "GET", "/directory/agents/"+nobody, nil).refused(404, "not_found")
+		unknown := s.Call(t, "", "GET", "/directory/agents/"+Nobody, nil).Refused(404, "not_found")
 		for _, g := range hidden {
-			if a := s.call(t, "", "GET", "/directory/agents/"+g.id, nil).refused(404, "not_found"); a.at("detail") != unknown.at("detail") {
-				a.errorf("it can be told from an unknown agent: %s", a.raw)
+			if a := s.Call(t, "", "GET", "/directory/agents/"+g.ID, nil).Refused(404, "not_found"); a.At("detail") != unknown.At("detail") {
+				a.Errorf("it can be told from an unknown agent: %s", a.Raw)
 			}
 		}
-		s.call(t, "", "GET", "/directory/groups/"+private.id, nil).refused(404, "not_found")
-		a := s.call(t, "", "GET", "/directory/agents/"+shown.id, nil).want(200)
-		exactly(t, "the detail", a.body, names(cardShape+" "+rowShape)+" registered_at last_active_at")
+		s.Call(t, "", "GET", "/directory/groups/"+private.id, nil).Refused(404, "not_found")
+		a := s.Call(t, "", "GET", "/directory/agents/"+shown.ID, nil).Want(200)
+		Exactly(t, "the detail", a.Body, names(cardShape+" "+rowShape)+" registered_at last_active_at")
 	})
 }

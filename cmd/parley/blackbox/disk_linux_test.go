@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// smallDisk is a small file system that a test can fill.
-type smallDisk struct {
+// SmallDisk is a small file system that a test can fill.
+type SmallDisk struct {
 	t   testing.TB
-	dir string
+	Dir string
 }
 
-// mountDisk mounts a disk of the given size in memory. Without the permission to mount,
+// MountDisk mounts a disk of the given size in memory. Without the permission to mount,
 // it prints a prominent notice; in CI it fails.
-func mountDisk(t testing.TB, mebibytes int) *smallDisk {
+func MountDisk(t testing.TB, mebibytes int) *SmallDisk {
 	t.Helper()
-	oneServerOnly(t, "its disk is too small for three")
-	d := &smallDisk{t: t, dir: t.TempDir()}
-	err := syscall.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mebibytes))
+	OneServerOnly(t, "its disk is too small for three")
+	d := &SmallDisk{t: t, Dir: t.TempDir()}
+	err := syscall.Mount("tmpfs", d.Dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mebibytes))
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		const left = "!! NOT CHECKED: a full disk: mounting one needs root"
 		if os.Getenv("CI") == "true" {
@@ -39,26 +39,26 @@ func mountDisk(t testing.TB, mebibytes int) *smallDisk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
+		if err := syscall.Unmount(d.Dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
 	return d
 }
 
-func (d *smallDisk) free() int64 {
+func (d *SmallDisk) Free() int64 {
 	d.t.Helper()
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(d.dir, &s); err != nil {
+	if err := syscall.Statfs(d.Dir, &s); err != nil {
 		d.t.Fatal(err)
 	}
 	return int64(s.Bavail) * s.Bsize
 }
 
-// ballast fills n bytes of the disk, or all free space if n is negative.
-func (d *smallDisk) ballast(name string, n int64) {
+// Ballast fills n bytes of the disk, or all free space if n is negative.
+func (d *SmallDisk) Ballast(name string, n int64) {
 	d.t.Helper()
-	f, err := os.Create(filepath.Join(d.dir, name))
+	f, err := os.Create(filepath.Join(d.Dir, name))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -79,9 +79,9 @@ func (d *smallDisk) ballast(name string, n int64) {
 	}
 }
 
-func (d *smallDisk) drop(name string) {
+func (d *SmallDisk) Drop(name string) {
 	d.t.Helper()
-	if err := os.Remove(filepath.Join(d.dir, name)); err != nil {
+	if err := os.Remove(filepath.Join(d.Dir, name)); err != nil {
 		d.t.Error(err)
 	}
 }
@@ -90,7 +90,7 @@ func (d *smallDisk) drop(name string) {
 // outcome, with the same key.
 type fillers struct {
 	t        testing.TB
-	from, to *agent
+	from, to *Agent
 	body     string
 	stop     atomic.Bool
 	stored   atomic.Int64
@@ -105,12 +105,12 @@ type fillers struct {
 
 const fillerCount = 8
 
-func fill(t testing.TB, from, to *agent) *fillers {
-	f := &fillers{t: t, from: from, to: to, body: b64([]byte(randomHex(24 << 10))), acked: map[string]bool{}}
+func fill(t testing.TB, from, to *Agent) *fillers {
+	f := &fillers{t: t, from: from, to: to, body: B64([]byte(RandomHex(24 << 10))), acked: map[string]bool{}}
 	for i := range fillerCount {
 		f.running.Go(func() {
 			for n := 0; !f.stop.Load(); n++ {
-				f.send(fmt.Sprintf("%d-%d-%s", i, n, randomHex(4)))
+				f.send(fmt.Sprintf("%d-%d-%s", i, n, RandomHex(4)))
 			}
 		})
 	}
@@ -120,29 +120,29 @@ func fill(t testing.TB, from, to *agent) *fillers {
 // send sends one message and repeats it until it is stored or the fillers stop.
 func (f *fillers) send(key string) {
 	for !f.stop.Load() {
-		a := f.from.trySend(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
-		f.slowest.Store(max(f.slowest.Load(), int64(a.took)))
+		a := f.from.TrySend(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
+		f.slowest.Store(max(f.slowest.Load(), int64(a.Took)))
 		switch {
-		case a.err == nil && (a.status == 201 || a.status == 200):
+		case a.Err == nil && (a.Status == 201 || a.Status == 200):
 			f.stored.Add(1)
 			f.mu.Lock()
-			f.acked[text(a.body, "id")] = true
+			f.acked[Text(a.Body, "id")] = true
 			f.mu.Unlock()
 			return
-		case a.err == nil && a.status == 503:
-			if code := a.body["code"]; code == "outcome_unknown" {
+		case a.Err == nil && a.Status == 503:
+			if code := a.Body["code"]; code == "outcome_unknown" {
 				f.unknown.Add(1)
 			} else if code != "overloaded" {
-				a.errorf("a full disk is neither overloaded nor outcome_unknown")
+				a.Errorf("a full disk is neither overloaded nor outcome_unknown")
 			}
-			if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 {
-				a.errorf("Retry-After is %q", a.header.Get("Retry-After"))
+			if s, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || s < 1 {
+				a.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 			}
 			f.refused.Add(1)
 			time.Sleep(20 * time.Millisecond)
 		case f.stop.Load(): // the control kills the server
 		default:
-			a.errorf("on a full disk the answer is neither 201 nor 503")
+			a.Errorf("on a full disk the answer is neither 201 nor 503")
 			f.stop.Store(true)
 		}
 	}
@@ -181,28 +181,28 @@ func (f *fillers) end() {
 }
 
 // waitUntilSick waits until /health is 503 and names a reason.
-func (s *server) waitUntilSick(t testing.TB, within time.Duration) {
+func (s *Server) waitUntilSick(t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		a := s.call(t, "", "GET", "/health", nil)
-		if a.err == nil && a.status == 503 && strings.Contains(string(a.raw), "disk") {
+		a := s.Call(t, "", "GET", "/health", nil)
+		if a.Err == nil && a.Status == 503 && strings.Contains(string(a.Raw), "disk") {
 			return
 		}
 		if time.Since(began) > within {
-			a.fatalf("the disk is full, but %v later /health does not report it", within)
+			a.Fatalf("the disk is full, but %v later /health does not report it", within)
 		}
 	}
 }
 
-func (s *server) waitUntilHealthy(t testing.TB, within time.Duration) {
+func (s *Server) waitUntilHealthy(t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		a := s.call(t, "", "GET", "/health", nil)
-		if a.err == nil && a.status == 200 {
+		a := s.Call(t, "", "GET", "/health", nil)
+		if a.Err == nil && a.Status == 200 {
 			return
 		}
 		if time.Since(began) > within {
-			a.fatalf("space was freed, but %v later /health does not report it", within)
+			a.Fatalf("space was freed, but %v later /health does not report it", within)
 		}
 	}
 }
@@ -221,16 +221,16 @@ func TestFullDisk(t *testing.T) {
 				t.Skip("a disk of this size takes long to fill: run with -soak")
 			}
 			t.Parallel()
-			disk := mountDisk(t, c.mebibytes)
-			disk.ballast("ballast", int64(c.mebibytes)<<20/4)
-			s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"), "--journals", c.journals)
+			disk := MountDisk(t, c.mebibytes)
+			disk.Ballast("ballast", int64(c.mebibytes)<<20/4)
+			s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--journals", c.journals)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				s.kill()
+				s.Kill()
 				if t.Failed() {
-					t.Log(s.log.tail())
+					t.Log(s.Log.Tail())
 				}
 			})
 			fullDisk(t, s, disk)
@@ -242,57 +242,57 @@ func TestFullDisk(t *testing.T) {
 // byte, and pending writes have to wait.
 func TestFullDiskControl(t *testing.T) {
 	t.Parallel()
-	disk := mountDisk(t, 8)
-	s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"), "--disk-reserve", "0")
+	disk := MountDisk(t, 8)
+	s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--disk-reserve", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.kill)
-	a, b := pair(t, s)
+	t.Cleanup(s.Kill)
+	a, b := Pair(t, s)
 	f := fill(t, a, b)
 	f.waitUntilFull(30 * time.Second)
-	eventually(t, "without a floor less is left than half of what it keeps", func() bool { return disk.free() <= 8<<20/16 })
-	t.Logf("%d stored, %d KiB free", f.stored.Load(), disk.free()>>10)
+	Eventually(t, "without a floor less is left than half of what it keeps", func() bool { return disk.Free() <= 8<<20/16 })
+	t.Logf("%d stored, %d KiB free", f.stored.Load(), disk.Free()>>10)
 	f.stop.Store(true)
-	s.kill()
+	s.Kill()
 	f.running.Wait()
 }
 
 // fullDisk runs the sequence: clients fill the disk, space is freed, other files fill it,
 // space is freed, and the disk is full when the server starts.
-func fullDisk(t *testing.T, s *server, disk *smallDisk) {
-	a, b := pair(t, s)
+func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
+	a, b := Pair(t, s)
 	f := fill(t, a, b)
 	f.waitUntilFull(30 * time.Second)
 	s.waitUntilSick(t, time.Second)
 	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
-		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.free()>>10)
+		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.Free()>>10)
 	if n := f.unknown.Load(); n > 0 {
 		t.Errorf("clients alone filled the disk: %d outcomes are unknown", n)
 	}
-	b.get(b.path("/messages?limit=5")).want(200)
+	b.Get(b.Path("/messages?limit=5")).Want(200)
 
-	disk.drop("ballast")
+	disk.Drop("ballast")
 	t.Logf("resumed %v after space was freed", f.resumes(5*time.Second))
 	s.waitUntilHealthy(t, 2*time.Second)
 
-	disk.ballast("outside", -1)
+	disk.Ballast("outside", -1)
 	s.waitUntilSick(t, time.Second)
 	time.Sleep(500 * time.Millisecond)
-	disk.ballast("more", -1)
-	disk.drop("more")
-	disk.drop("outside")
+	disk.Ballast("more", -1)
+	disk.Drop("more")
+	disk.Drop("outside")
 	t.Logf("filled by other files, resumed %v after space was freed", f.resumes(15*time.Second))
 
-	disk.ballast("outside", -1)
+	disk.Ballast("outside", -1)
 	s.waitUntilSick(t, time.Second)
 	f.end()
-	s.kill()
+	s.Kill()
 	startFull(t, s, b)
-	disk.drop("outside")
-	s.restart(t)
+	disk.Drop("outside")
+	s.Restart(t)
 	missing := len(f.acked)
-	for _, id := range ids(b.everything()) {
+	for _, id := range IDs(b.Everything()) {
 		if f.acked[id] {
 			missing--
 		}
@@ -300,10 +300,10 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	if missing != 0 {
 		t.Errorf("%d of %d acknowledged messages are missing", missing, len(f.acked))
 	}
-	if err := s.drain(10 * time.Second); err != nil {
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if said, err := exec.Command(binary, "verify", "--data", s.dir).CombinedOutput(); err != nil {
+	if said, err := exec.Command(Binary, "verify", "--data", s.Dir).CombinedOutput(); err != nil {
 		t.Errorf("parley verify: %v\n%s", err, said)
 	}
 	t.Logf("%d acknowledged in all, slowest answer %v, %d unknown", len(f.acked), time.Duration(f.slowest.Load()), f.unknown.Load())
@@ -311,22 +311,22 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 
 // startFull starts the server on a full disk. It must exit with a clear reason or serve
 // reads.
-func startFull(t *testing.T, s *server, b *agent) {
-	again := &server{dir: s.dir, flags: s.flags}
-	if err := again.begin(s.addr); err != nil {
+func startFull(t *testing.T, s *Server, b *Agent) {
+	again := &Server{Dir: s.Dir, Flags: s.Flags}
+	if err := again.Begin(s.Addr); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-again.exited:
-		if said := again.log.text(); again.err == nil || !strings.Contains(said, "no space left") || again.log.trouble() != nil {
-			t.Errorf("a start on a full disk ended with %v\n%s", again.err, said)
+	case <-again.Exited:
+		if said := again.Log.Text(); again.Err == nil || !strings.Contains(said, "no space left") || again.Log.Trouble() != nil {
+			t.Errorf("a start on a full disk ended with %v\n%s", again.Err, said)
 		}
-	case addr := <-again.log.announced:
-		again.addr, again.base = addr, "http://"+addr
-		again.call(t, b.token, "GET", b.path("/messages?limit=5"), nil).want(200)
-		again.kill()
+	case addr := <-again.Log.Announced:
+		again.Addr, again.Base = addr, "http://"+addr
+		again.Call(t, b.Token, "GET", b.Path("/messages?limit=5"), nil).Want(200)
+		again.Kill()
 	case <-time.After(10 * time.Second):
-		again.kill()
-		t.Errorf("a start on a full disk hangs\n%s", again.log.tail())
+		again.Kill()
+		t.Errorf("a start on a full disk hangs\n%s", again.Log.Tail())
 	}
 }

@@ -16,49 +16,49 @@ func TestStartOnAFullDisk(t *testing.T) {
 	for _, mebibytes := range []int{64, 256} {
 		t.Run(fmt.Sprintf("%d MiB", mebibytes), func(t *testing.T) {
 			t.Parallel()
-			disk := mountDisk(t, mebibytes)
-			s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"))
+			disk := MountDisk(t, mebibytes)
+			s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				s.kill()
+				s.Kill()
 				if t.Failed() {
-					t.Log(s.log.tail())
+					t.Log(s.Log.Tail())
 				}
 			})
-			a, b := pair(t, s)
+			a, b := Pair(t, s)
 			sent := 0
-			send := func() *answer { return a.trySend(b, obj{"encrypted_payload": b64([]byte(randomHex(8 << 10)))}) }
+			send := func() *Answer { return a.TrySend(b, obj{"encrypted_payload": B64([]byte(RandomHex(8 << 10)))}) }
 			for ; sent < 20; sent++ {
-				send().want(201)
+				send().Want(201)
 			}
-			eventually(t, "space is kept", func() bool { return len(ballastOf(t, s)) == 16 })
+			Eventually(t, "space is kept", func() bool { return len(ballastOf(t, s)) == 16 })
 			for round := range 4 {
-				disk.ballast(fmt.Sprint("others", round), -1)
-				s.kill()
-				if err := s.again(); err != nil {
+				disk.Ballast(fmt.Sprint("others", round), -1)
+				s.Kill()
+				if err := s.Again(); err != nil {
 					t.Fatalf("start %d on a full disk: %v", round+1, err)
 				}
-				if got := len(b.inbox("?limit=100").items()); got != sent {
+				if got := len(b.Inbox("?limit=100").Items()); got != sent {
 					t.Errorf("start %d: %d of %d messages are read", round+1, got, sent)
 				}
-				send().refused(503, "overloaded")
+				send().Refused(503, "overloaded")
 			}
 			for round := range 4 {
-				disk.drop(fmt.Sprint("others", round))
+				disk.Drop(fmt.Sprint("others", round))
 			}
 			s.waitUntilHealthy(t, 10*time.Second)
-			send().want(201)
-			eventually(t, "space is kept again", func() bool { return len(ballastOf(t, s)) == 16 })
+			send().Want(201)
+			Eventually(t, "space is kept again", func() bool { return len(ballastOf(t, s)) == 16 })
 
-			disk.ballast("others", -1)
-			s.kill()
+			disk.Ballast("others", -1)
+			s.Kill()
 			for _, file := range ballastOf(t, s) {
-				must(t, os.Remove(file))
+				Must(t, os.Remove(file))
 			}
-			disk.ballast("more", -1)
-			if err := s.again(); err == nil {
+			disk.Ballast("more", -1)
+			if err := s.Again(); err == nil {
 				t.Error("control: a server starts on a disk without space")
 			}
 		})
@@ -66,8 +66,8 @@ func TestStartOnAFullDisk(t *testing.T) {
 }
 
 // ballastOf lists the files that keep space for a start.
-func ballastOf(t *testing.T, s *server) []string {
-	files, err := filepath.Glob(filepath.Join(s.dir, "journal", "ballast.*"))
-	must(t, err)
+func ballastOf(t *testing.T, s *Server) []string {
+	files, err := filepath.Glob(filepath.Join(s.Dir, "journal", "ballast.*"))
+	Must(t, err)
 	return files
 }

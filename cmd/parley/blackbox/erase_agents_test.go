@@ -9,52 +9,52 @@ import (
 // organization was erased, and requests that wait for the agent end: without that the
 // client would give up on them.
 func TestErasedAgent(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		gone, stays, far := s.org(t).agent("gone"), s.org(t).agent("stays"), s.org(t).agent("far")
-		gone.put(gone.path("/card"), merged(bridgedCard(), obj{"is_public": true})).want(200)
-		host := gone.slug + ".localhost"
-		kid := text(gone.record["signing_public_key"].(obj), "kid")
+	Each(t, func(t *testing.T, s *Server) {
+		gone, stays, far := s.Org(t).Agent("gone"), s.Org(t).Agent("stays"), s.Org(t).Agent("far")
+		gone.Put(gone.Path("/card"), Merged(BridgedCard(), obj{"is_public": true})).Want(200)
+		host := gone.Slug + ".localhost"
+		kid := Text(gone.Record["signing_public_key"].(obj), "kid")
 		paths := []string{
-			"/directory/agents/" + gone.id, "/a/" + gone.handle, "/a2a/" + gone.handle + "/agent.json", "/a2a/" + gone.handle + "/.well-known/agent-card.json", "/a2a/" + gone.id + "/agent.json",
-			"/.well-known/agent-cards/" + gone.id + ".json", gone.path("/card"), "/agents/" + gone.handle + "/card", gone.path("/keys"), "/agents/" + gone.handle + "/keys", gone.path("/keys?kid=" + kid),
-			gone.path("/key-bindings"), "/agents/" + gone.name + "/did.json", "/agents/" + gone.name + "/did.json?org=" + gone.slug, gone.path("/did.json"), "/agents/" + gone.handle + "/did.json",
+			"/directory/agents/" + gone.ID, "/a/" + gone.Handle, "/a2a/" + gone.Handle + "/agent.json", "/a2a/" + gone.Handle + "/.well-known/agent-card.json", "/a2a/" + gone.ID + "/agent.json",
+			"/.well-known/agent-cards/" + gone.ID + ".json", gone.Path("/card"), "/agents/" + gone.Handle + "/card", gone.Path("/keys"), "/agents/" + gone.Handle + "/keys", gone.Path("/keys?kid=" + kid),
+			gone.Path("/key-bindings"), "/agents/" + gone.Name + "/did.json", "/agents/" + gone.Name + "/did.json?org=" + gone.Slug, gone.Path("/did.json"), "/agents/" + gone.Handle + "/did.json",
 		}
-		read := func(path string) *answer { return s.call(t, "", "GET", path, nil, "Host", host) }
+		read := func(path string) *Answer { return s.Call(t, "", "GET", path, nil, "Host", host) }
 		for _, path := range paths {
-			read(path).want(200)
+			read(path).Want(200)
 		}
-		task := stays.begins(gone, "m-1")
-		first, second := gone.send(stays), far.send(stays)
+		task := stays.Begins(gone, "m-1")
+		first, second := gone.Send(stays), far.Send(stays)
 
-		sync := stays.ask(gone, "?timeout_ms=300000", nil)
-		blocking := make(chan *answer, 1)
+		sync := stays.Ask(gone, "?timeout_ms=300000", nil)
+		blocking := make(chan *Answer, 1)
 		go func() {
-			message := cleartext("m-2", "hello")
+			message := Cleartext("m-2", "hello")
 			message["configuration"] = obj{"returnImmediately": false}
-			blocking <- stays.reaches(gone, "SendMessage", message, "X-A2A-Timeout", "300")
+			blocking <- stays.Reaches(gone, "SendMessage", message, "X-A2A-Timeout", "300")
 		}()
-		eventually(t, "both requests are waiting", func() bool { return len(gone.everything()) == 3 })
-		gone.delete("/orgs/" + gone.org.id).want(200)
-		(<-sync).refused(410, "gone")
-		(<-blocking).rpcFails(-32001, "TASK_NOT_FOUND")
+		Eventually(t, "both requests are waiting", func() bool { return len(gone.Everything()) == 3 })
+		gone.Delete("/orgs/" + gone.Org.ID).Want(200)
+		(<-sync).Refused(410, "gone")
+		(<-blocking).RPCFails(-32001, "TASK_NOT_FOUND")
 
 		for _, path := range paths {
-			read(path).want(410)
+			read(path).Want(410)
 			if !strings.HasPrefix(path, "/a/") {
-				read(path).refused(410, "gone")
-				stays.get(path, "Host", host).refused(410, "gone")
+				read(path).Refused(410, "gone")
+				stays.Get(path, "Host", host).Refused(410, "gone")
 			}
 		}
-		s.call(t, "", "GET", webFinger(gone), nil).want(404)
-		s.call(t, "", "GET", "/agents/keys?ids="+gone.id+","+stays.id, nil).want(200).is("keys."+gone.id, nil)
+		s.Call(t, "", "GET", WebFinger(gone), nil).Want(404)
+		s.Call(t, "", "GET", "/agents/keys?ids="+gone.ID+","+stays.ID, nil).Want(200).Is("keys."+gone.ID, nil)
 		for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
-			stays.reaches(gone, method, cleartext("m-3", "more", obj{"taskId": task})).as("%s to a task", method).rpcFails(-32001, "TASK_NOT_FOUND")
-			stays.reaches(gone, method, cleartext("m-3", "more")).as("%s", method).want(404)
+			stays.Reaches(gone, method, Cleartext("m-3", "more", obj{"taskId": task})).As("%s to a task", method).RPCFails(-32001, "TASK_NOT_FOUND")
+			stays.Reaches(gone, method, Cleartext("m-3", "more")).As("%s", method).Want(404)
 		}
-		ack := func(ids ...any) *answer { return stays.post(stays.path("/messages/ack"), obj{"ids": ids}) }
-		ack(first["id"]).as("only what is gone").want(200).is("acked", 0)
-		ack(first["id"], second["id"]).want(200).is("acked", 1)
-		ack(first["id"], nobody).as("and one that is unknown").refused(404, "not_found")
-		far.post(far.path("/messages/ack"), obj{"ids": []any{first["id"]}}).as("of another's inbox").refused(404, "not_found")
+		ack := func(ids ...any) *Answer { return stays.Post(stays.Path("/messages/ack"), obj{"ids": ids}) }
+		ack(first["id"]).As("only what is gone").Want(200).Is("acked", 0)
+		ack(first["id"], second["id"]).Want(200).Is("acked", 1)
+		ack(first["id"], Nobody).As("and one that is unknown").Refused(404, "not_found")
+		far.Post(far.Path("/messages/ack"), obj{"ids": []any{first["id"]}}).As("of another's inbox").Refused(404, "not_found")
 	})
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // slowExport begins an export of an agent's organization, of which it reads 20 KB a second.
-func slowExport(t *testing.T, g *agent) {
+func slowExport(t *testing.T, g *Agent) {
 	t.Helper()
-	req, err := g.s.request(g.token, "GET", "/orgs/"+g.org.id+"/export", nil)
+	req, err := g.S.Request(g.Token, "GET", "/orgs/"+g.Org.ID+"/export", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,21 +42,21 @@ func slowExport(t *testing.T, g *agent) {
 // TestSlowExportsGiveWay: two organizations that read their exports slowly keep all places only while
 // nobody else wants one. An export that gave way does not count.
 func TestSlowExportsGiveWay(t *testing.T) {
-	oneServerOnly(t, "the places are those of one process")
-	s := start(t)
-	var writers []*agent
-	payload := b64(randomBytes(90_000))
+	OneServerOnly(t, "the places are those of one process")
+	s := Start(t)
+	var writers []*Agent
+	payload := B64(RandomBytes(90_000))
 	for range 3 {
-		o := s.org(t)
-		g, to := o.agent("writer"), o.agent("reader")
+		o := s.Org(t)
+		g, to := o.Agent("writer"), o.Agent("reader")
 		for range 40 {
-			g.send(to, obj{"encrypted_payload": payload})
+			g.Send(to, obj{"encrypted_payload": payload})
 		}
 		writers = append(writers, g)
 	}
 	underWay := func() (n float64) {
 		for _, g := range writers[:2] {
-			n += g.get("/org/quotas").want(200).at("quotas.exports_per_hour.used").(float64)
+			n += g.Get("/org/quotas").Want(200).At("quotas.exports_per_hour.used").(float64)
 		}
 		return n
 	}

@@ -16,14 +16,14 @@ import (
 
 // export makes an export of an organization. Who reads the last byte of one may ask for the
 // next before the server has ended the first: then it asks again.
-func export(t *testing.T, o *org) (resp *http.Response, raw []byte) {
+func export(t *testing.T, o *Org) (resp *http.Response, raw []byte) {
 	t.Helper()
-	eventually(t, "no export is under way", func() bool {
-		req, err := o.s.request(o.token, "GET", "/orgs/"+o.id+"/export", nil)
+	Eventually(t, "no export is under way", func() bool {
+		req, err := o.S.Request(o.Token, "GET", "/orgs/"+o.ID+"/export", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp, err = streaming.Do(req); err != nil {
+		if resp, err = Streaming.Do(req); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = resp.Body.Close() }()
@@ -40,9 +40,9 @@ func export(t *testing.T, o *org) (resp *http.Response, raw []byte) {
 
 // exportOf makes an export of an agent's organization and returns its lines by type. It
 // checks the trailers.
-func exportOf(t *testing.T, g *agent) map[string][]obj {
+func exportOf(t *testing.T, g *Agent) map[string][]obj {
 	t.Helper()
-	resp, raw := export(t, g.org)
+	resp, raw := export(t, g.Org)
 	sum, records := sha256.Sum256(raw), map[string][]obj{}
 	for line := range bytes.Lines(raw) {
 		l := struct {
@@ -72,11 +72,11 @@ type exportChain struct {
 	done atomic.Int64 // how many were acknowledged
 }
 
-func (x *exportChain) extend(t *testing.T, ours, theirs *agent) {
-	reply := func(by *agent, to string) string {
-		return by.post("/messages/"+to+"/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QUJD"}).want(201).str("id")
+func (x *exportChain) extend(t *testing.T, ours, theirs *Agent) {
+	reply := func(by *Agent, to string) string {
+		return by.Post("/messages/"+to+"/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QUJD"}).Want(201).Str("id")
 	}
-	first := text(ours.send(theirs), "id")
+	first := Text(ours.Send(theirs), "id")
 	for _, id := range []func() string{func() string { return first }, func() string { first = reply(theirs, first); return first }, func() string { return reply(ours, first) }} {
 		next := id()
 		x.mu.Lock()
@@ -89,16 +89,16 @@ func (x *exportChain) extend(t *testing.T, ours, theirs *agent) {
 // TestExportWhileOthersWrite: an export has everything that was acknowledged before it
 // began, and nothing without what came before it, whichever journals it is in.
 func TestExportWhileOthersWrite(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--quota", "tier1.exports_per_hour=none")
-		us, them := s.org(t), s.org(t)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals, "--quota", "tier1.exports_per_hour=none")
+		us, them := s.Org(t), s.Org(t)
 		const chains, exports = 6, 5
 		all := make([]*exportChain, chains)
 		stop := make(chan struct{})
 		var writers sync.WaitGroup
-		first := us.agent("a")
+		first := us.Agent("a")
 		for i := range all {
-			ours, theirs := us.agent(fmt.Sprint("a", i)), them.agent(fmt.Sprint("b", i))
+			ours, theirs := us.Agent(fmt.Sprint("a", i)), them.Agent(fmt.Sprint("b", i))
 			all[i] = &exportChain{}
 			all[i].extend(t, ours, theirs)
 			writers.Go(func() {
@@ -136,7 +136,7 @@ func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, 
 	has := map[string]bool{}
 	for _, kind := range []string{"message", "conversation", "agent"} {
 		for _, r := range records[kind] {
-			has[text(r, "id")] = true
+			has[Text(r, "id")] = true
 		}
 	}
 	for i, x := range chains {
@@ -157,17 +157,17 @@ func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, 
 		}
 	}
 	for _, m := range records["message"] {
-		if !has[text(m, "conversation_id")] {
-			t.Errorf("the export has message %s without its conversation", text(m, "id"))
+		if !has[Text(m, "conversation_id")] {
+			t.Errorf("the export has message %s without its conversation", Text(m, "id"))
 		}
-		if !has[text(m, "from_agent_id")] && !has[text(m, "to_agent_id")] {
-			t.Errorf("message %s is of none of the organization's agents", text(m, "id"))
+		if !has[Text(m, "from_agent_id")] && !has[Text(m, "to_agent_id")] {
+			t.Errorf("message %s is of none of the organization's agents", Text(m, "id"))
 		}
 	}
 	if len(records["org"]) != 1 || len(records["user"]) != 1 || len(records["pow_challenge"]) != 1 {
 		t.Errorf("the export has %d organizations, %d users, %d challenges", len(records["org"]), len(records["user"]), len(records["pow_challenge"]))
 	}
-	if solved := records["pow_challenge"]; len(solved) == 1 && (text(solved[0], "challenge_id") == "" || solved[0]["difficulty"] == nil) {
+	if solved := records["pow_challenge"]; len(solved) == 1 && (Text(solved[0], "challenge_id") == "" || solved[0]["difficulty"] == nil) {
 		t.Errorf("the proof of work of the registration: %v", solved[0])
 	}
 }

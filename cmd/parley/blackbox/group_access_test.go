@@ -23,18 +23,18 @@ func init() {
 		"GET /groups/{id}/requests": of("/requests", nil),
 		"POST /groups/{id}/join":    of("/join", nil),
 		"POST /groups/{id}/invite": func(c *accessScene) accessAsk {
-			return accessAsk{c.group().path("/invite"), obj{"agent_id": c.newRecipient().id}}
+			return accessAsk{c.group().path("/invite"), obj{"agent_id": c.newRecipient().ID}}
 		},
 		"PATCH /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
-			return accessAsk{c.group().path("/members/" + c.bob.id), obj{"role": "admin"}}
+			return accessAsk{c.group().path("/members/" + c.bob.ID), obj{"role": "admin"}}
 		},
 		"DELETE /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
-			return accessAsk{c.group().path("/members/" + c.bob.id), nil}
+			return accessAsk{c.group().path("/members/" + c.bob.ID), nil}
 		},
 		"POST /groups/{id}/requests/{request_id}/vote": func(c *accessScene) accessAsk {
 			r := c.group()
-			r.patch(obj{"enrollment_policy": "majority"}).want(200)
-			request := text(r.applied(c.newRecipient()), "id")
+			r.patch(obj{"enrollment_policy": "majority"}).Want(200)
+			request := Text(r.applied(c.newRecipient()), "id")
 			return accessAsk{r.path("/requests/" + request + "/vote"), obj{"vote": "approve"}}
 		},
 
@@ -48,12 +48,12 @@ func init() {
 		"POST /agents/{id}/mls/key-packages/claim": func(c *accessScene) accessAsk {
 			r := c.group()
 			r.committed(c.alice, r.mlsCommit(0))
-			c.bob.publishKeyPackages(obj{"key_packages": []any{c.bob.keyPackage()}}).want(200)
-			return accessAsk{c.bob.path("/mls/key-packages/claim"), nil}
+			c.bob.publishKeyPackages(obj{"key_packages": []any{c.bob.keyPackage()}}).Want(200)
+			return accessAsk{c.bob.Path("/mls/key-packages/claim"), nil}
 		},
 		"DELETE /groups/{id}/mls/welcomes/{welcome_id}": func(c *accessScene) accessAsk {
 			r := c.alice.mlsGroup(c.bob)
-			return accessAsk{r.path("/mls/welcomes/" + text(r.welcomes(c.bob)[0], "id")), nil}
+			return accessAsk{r.path("/mls/welcomes/" + Text(r.welcomes(c.bob)[0], "id")), nil}
 		},
 
 		"GET /directory/groups": plainAsk("/directory/groups?q=" + groupName()),

@@ -8,8 +8,8 @@ import (
 
 // TestGroupCreation: the properties of a new group for each request.
 func TestGroupCreation(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("founder")
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("founder")
 		for _, row := range []struct {
 			policy, visibility string // requested; empty means omitted
 			becomes, visible   string
@@ -30,16 +30,16 @@ func TestGroupCreation(t *testing.T) {
 			if row.visibility != "" {
 				body["visibility"] = row.visibility
 			}
-			a := g.tryCreateGroup(body).as("%v", row).want(201).shaped(groupShape)
-			a.is("name", body["name"], "handle", "#"+text(body, "name")+"@"+g.slug+".localhost", "description", "A group.",
+			a := g.tryCreateGroup(body).As("%v", row).Want(201).Shaped(groupShape)
+			a.Is("name", body["name"], "handle", "#"+Text(body, "name")+"@"+g.Slug+".localhost", "description", "A group.",
 				"enrollment_policy", row.becomes, "visibility", row.visible, "isolated", false, "vote_duration_hours", 72,
-				"member_count", 1, "member_agent_ids", []string{g.id}, "conversation_id", nil,
+				"member_count", 1, "member_agent_ids", []string{g.ID}, "conversation_id", nil,
 				"mls_enabled", false, "mls_pending", false, "mls_group_id", nil, "mls_cipher_suite", nil)
 			r := g.founded(a)
 			again := r.read(g)
 			for name := range strings.FieldsSeq(groupShape) {
 				name, _, _ = strings.Cut(name, ":")
-				again.is(name, a.at(name))
+				again.Is(name, a.At(name))
 			}
 			if admins := r.admins(g); admins != "founder" {
 				t.Errorf("%v: the admins are %q", row, admins)
@@ -50,15 +50,15 @@ func TestGroupCreation(t *testing.T) {
 
 // TestGroupCreationSchema: requests that the schema rejects.
 func TestGroupCreationSchema(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("founder")
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("founder")
 		for _, bad := range []string{"", "-a", "a-", "a_b", "a.b", "a b", "UPPER", "ä", "#a", "a@b", strings.Repeat("a", 64)} {
-			g.tryCreateGroup(obj{"name": bad}).as("name %q", bad).invalid("body.name", "")
+			g.tryCreateGroup(obj{"name": bad}).As("name %q", bad).Invalid("body.name", "")
 		}
 		for _, good := range []string{"a", "7", "a--b", strings.Repeat("a", 63)} {
-			g.tryCreateGroup(obj{"name": good}).as("name %q", good).want(201).is("name", good)
+			g.tryCreateGroup(obj{"name": good}).As("name %q", good).Want(201).Is("name", good)
 		}
-		g.request("POST", "/groups", obj{}).invalid("body.name", "missing")
+		g.Request("POST", "/groups", obj{}).Invalid("body.name", "missing")
 		for _, row := range []struct {
 			field string
 			value any
@@ -73,37 +73,37 @@ func TestGroupCreationSchema(t *testing.T) {
 			{"vote_duration_hours", "soon", "int_parsing"},
 			{"description", strings.Repeat("d", 2001), "string_too_long"},
 			{"members", "everybody", ""},
-			{"members", slices.Repeat([]string{nobody}, 101), "too_long"},
+			{"members", slices.Repeat([]string{Nobody}, 101), "too_long"},
 		} {
-			g.tryCreateGroup(obj{row.field: row.value}).as("%s %.20v", row.field, row.value).invalid("body."+row.field, row.kind)
+			g.tryCreateGroup(obj{row.field: row.value}).As("%s %.20v", row.field, row.value).Invalid("body."+row.field, row.kind)
 		}
 		for _, hours := range []int{1, 72} {
-			g.tryCreateGroup(obj{"vote_duration_hours": hours, "description": strings.Repeat("d", 2000)}).want(201).is("vote_duration_hours", hours)
+			g.tryCreateGroup(obj{"vote_duration_hours": hours, "description": strings.Repeat("d", 2000)}).Want(201).Is("vote_duration_hours", hours)
 		}
 		g.tryCreateGroup(obj{"enrollment_policy": nil, "visibility": nil, "description": nil, "members": nil, "unheard_of": 1}).
-			as("null is absent, others are ignored").want(201).is("enrollment_policy", "closed", "description", nil)
+			As("null is absent, others are ignored").Want(201).Is("enrollment_policy", "closed", "description", nil)
 	})
 }
 
 // TestGroupNames: an organization uses each group name at most once, ever.
 func TestGroupNames(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		g, other, stranger := o.agent("founder"), o.agent("other"), s.org(t).agent("founder")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		g, other, stranger := o.Agent("founder"), o.Agent("other"), s.Org(t).Agent("founder")
 		r := g.group(obj{"name": "large"})
-		g.tryCreateGroup(obj{"name": "large"}).refused(409, "name_taken")
-		other.tryCreateGroup(obj{"name": "large"}).as("another agent").refused(409, "name_taken")
-		stranger.tryCreateGroup(obj{"name": "large"}).as("another organization").want(201)
-		o.agent("large") // agents and groups have separate namespaces
-		g.request("DELETE", r.path(""), nil).want(204)
-		g.tryCreateGroup(obj{"name": "large"}).as("after its deletion").refused(409, "name_taken")
-		made := concurrently(8, func(int) *answer { return g.tryCreateGroup(obj{"name": "once"}) })
+		g.tryCreateGroup(obj{"name": "large"}).Refused(409, "name_taken")
+		other.tryCreateGroup(obj{"name": "large"}).As("another agent").Refused(409, "name_taken")
+		stranger.tryCreateGroup(obj{"name": "large"}).As("another organization").Want(201)
+		o.Agent("large") // agents and groups have separate namespaces
+		g.Request("DELETE", r.path(""), nil).Want(204)
+		g.tryCreateGroup(obj{"name": "large"}).As("after its deletion").Refused(409, "name_taken")
+		made := Concurrently(8, func(int) *Answer { return g.tryCreateGroup(obj{"name": "once"}) })
 		n := 0
 		for _, a := range made {
-			if a.status == 201 {
+			if a.Status == 201 {
 				n++
 			} else {
-				a.refused(409, "name_taken")
+				a.Refused(409, "name_taken")
 			}
 		}
 		if n != 1 {
@@ -114,57 +114,57 @@ func TestGroupNames(t *testing.T) {
 
 // TestGroupFounder: which agent founds a group if the request names none.
 func TestGroupFounder(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		o.post("/groups", obj{"name": "none"}).as("no agent").refused(400, "agent_required")
-		first, second := o.agent("first"), o.agent("second")
-		admin := func(a *answer, g *agent) {
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		o.Post("/groups", obj{"name": "none"}).As("no agent").Refused(400, "agent_required")
+		first, second := o.Agent("first"), o.Agent("second")
+		admin := func(a *Answer, g *Agent) {
 			t.Helper()
-			a.want(201).is("member_agent_ids", []string{g.id})
+			a.Want(201).Is("member_agent_ids", []string{g.ID})
 		}
-		admin(o.post("/groups", obj{"name": "by-default"}), first)
-		admin(o.post("/groups", obj{"name": "by-id"}, "X-Svc-Agent", second.id), second)
-		admin(o.post("/groups", obj{"name": "by-name"}, "X-Svc-Agent", "second"), second)
-		o.post("/groups", obj{"name": "by-nobody"}, "X-Svc-Agent", nobody).refused(403, "not_owner")
-		o.post("/groups", obj{"name": "-"}, "X-Svc-Agent", nobody).as("schema before acting agent").invalid("body.name", "")
+		admin(o.Post("/groups", obj{"name": "by-default"}), first)
+		admin(o.Post("/groups", obj{"name": "by-id"}, "X-Svc-Agent", second.ID), second)
+		admin(o.Post("/groups", obj{"name": "by-name"}, "X-Svc-Agent", "second"), second)
+		o.Post("/groups", obj{"name": "by-nobody"}, "X-Svc-Agent", Nobody).Refused(403, "not_owner")
+		o.Post("/groups", obj{"name": "-"}, "X-Svc-Agent", Nobody).As("schema before acting agent").Invalid("body.name", "")
 	})
 }
 
 // TestGroupRoster: under every policy, a founding roster creates invitations and seats
 // nobody. Invalid entries do not fail the creation.
 func TestGroupRoster(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		g, revoked := o.agent("founder"), o.agent("revoked")
-		o.delete(revoked.path("")).want(204)
-		guests := s.org(t)
-		byID, byHandle, asObject := guests.agent("by-id"), guests.agent("by-handle"), guests.agent("as-object")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		g, revoked := o.Agent("founder"), o.Agent("revoked")
+		o.Delete(revoked.Path("")).Want(204)
+		guests := s.Org(t)
+		byID, byHandle, asObject := guests.Agent("by-id"), guests.Agent("by-handle"), guests.Agent("as-object")
 		for _, policy := range []string{"open", "closed", "majority", "unanimity"} {
 			a := g.tryCreateGroup(obj{"enrollment_policy": policy, "members": []any{
-				byID.id, byHandle.handle,
-				obj{"agent_id": asObject.id, "message": "Do come."},
-				nobody,
-				obj{"handle": "nobody@" + o.slug + ".localhost"},
-				revoked.id, g.id, byID.handle,
-			}}).as("%s", policy).want(201).is("member_count", 1, "member_agent_ids", []string{g.id})
-			rows, _ := a.at("invitations").([]any)
+				byID.ID, byHandle.Handle,
+				obj{"agent_id": asObject.ID, "message": "Do come."},
+				Nobody,
+				obj{"handle": "nobody@" + o.Slug + ".localhost"},
+				revoked.ID, g.ID, byID.Handle,
+			}}).As("%s", policy).Want(201).Is("member_count", 1, "member_agent_ids", []string{g.ID})
+			rows, _ := a.At("invitations").([]any)
 			want := []struct{ who, status, reason any }{
-				{byID.id, "invited", nil},
-				{byHandle.id, "invited", nil},
-				{asObject.id, "invited", nil},
+				{byID.ID, "invited", nil},
+				{byHandle.ID, "invited", nil},
+				{asObject.ID, "invited", nil},
 				{nil, nil, "not_found"},
 				{nil, nil, "not_found"},
-				{revoked.id, nil, "revoked"},
-				{g.id, nil, "self"},
-				{byID.id, nil, "already_invited"},
+				{revoked.ID, nil, "revoked"},
+				{g.ID, nil, "self"},
+				{byID.ID, nil, "already_invited"},
 			}
 			if len(rows) != len(want) {
-				a.fatalf("want a row for each of %d entries", len(want))
+				a.Fatalf("want a row for each of %d entries", len(want))
 			}
-			for i, row := range objects(rows) {
-				shaped(t, "invitation", row, invitedShape)
+			for i, row := range Objects(rows) {
+				Shaped(t, "invitation", row, invitedShape)
 				w := want[i]
-				if row["reason"] != w.reason || (w.reason == nil) != (text(row, "request_id") != "") || w.who != nil && row["agent_id"] != w.who || w.status != nil && row["status"] != w.status {
+				if row["reason"] != w.reason || (w.reason == nil) != (Text(row, "request_id") != "") || w.who != nil && row["agent_id"] != w.who || w.status != nil && row["status"] != w.status {
 					t.Errorf("%s: entry %d is answered %v, want %v", policy, i, row, w)
 				}
 			}
@@ -172,41 +172,41 @@ func TestGroupRoster(t *testing.T) {
 			if rows := r.requests(g, "invited"); len(rows) != 3 {
 				t.Errorf("%s: %d invitations, want 3", policy, len(rows))
 			}
-			r.checkRequest(policy, g, text(objects(rows)[2], "request_id"), "status", "invited", "message", "Do come.", "invited_by", g.id)
+			r.checkRequest(policy, g, Text(Objects(rows)[2], "request_id"), "status", "invited", "message", "Do come.", "invited_by", g.ID)
 			r.joined(byHandle)
 			r.checkMembers(policy, g, byHandle)
-			r.checkRequest(policy, g, text(objects(rows)[1], "request_id"), "status", "accepted")
+			r.checkRequest(policy, g, Text(Objects(rows)[1], "request_id"), "status", "accepted")
 		}
 	})
 }
 
 // TestGroupIdempotency: repeating a creation with its key creates one group.
 func TestGroupIdempotency(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("founder")
-		a := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").first()
-		again := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").want(200).is("id", a.at("id"), "created_at", a.at("created_at"))
-		if again.header.Get("Idempotency-Replayed") != "true" {
-			again.errorf("Idempotency-Replayed is %q", again.header.Get("Idempotency-Replayed"))
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("founder")
+		a := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").First()
+		again := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").Want(200).Is("id", a.At("id"), "created_at", a.At("created_at"))
+		if again.Header.Get("Idempotency-Replayed") != "true" {
+			again.Errorf("Idempotency-Replayed is %q", again.Header.Get("Idempotency-Replayed"))
 		}
-		g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "other").refused(409, "name_taken")
-		g.tryCreateGroup(obj{"name": "twice"}, "Idempotency-Key", "other").as("refusals are not remembered").first()
-		g.tryCreateGroup(obj{}, "Idempotency-Key", strings.Repeat("k", 256)).invalid("header.Idempotency-Key", "string_too_long")
+		g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "other").Refused(409, "name_taken")
+		g.tryCreateGroup(obj{"name": "twice"}, "Idempotency-Key", "other").As("refusals are not remembered").First()
+		g.tryCreateGroup(obj{}, "Idempotency-Key", strings.Repeat("k", 256)).Invalid("header.Idempotency-Key", "string_too_long")
 		var got []string
 		made := 0
-		for _, a := range concurrently(12, func(int) *answer { return g.tryCreateGroup(obj{"name": "at-once"}, "Idempotency-Key", "at-once") }) {
-			if a.status == 201 {
+		for _, a := range Concurrently(12, func(int) *Answer { return g.tryCreateGroup(obj{"name": "at-once"}, "Idempotency-Key", "at-once") }) {
+			if a.Status == 201 {
 				made++
 			} else {
-				a.want(200)
+				a.Want(200)
 			}
-			got = append(got, a.str("id"))
+			got = append(got, a.Str("id"))
 		}
 		slices.Sort(got)
 		if made != 1 || len(slices.Compact(got)) != 1 {
 			t.Errorf("%d groups for one key at once: %v", made, got)
 		}
-		if n := len(g.pages("/groups", "?limit=50")); n != 3 {
+		if n := len(g.Pages("/groups", "?limit=50")); n != 3 {
 			t.Errorf("the organization has %d groups, want 3", n)
 		}
 	})
@@ -215,10 +215,10 @@ func TestGroupIdempotency(t *testing.T) {
 // TestGroupPatch: which fields can change, which agents may change them, and which fields
 // never change.
 func TestGroupPatch(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		o.agent("first")
-		g := o.agent("admin")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		o.Agent("first")
+		g := o.Agent("admin")
 		r := g.group(obj{"description": "old"})
 		for _, row := range []struct{ body, becomes obj }{
 			{obj{}, obj{"description": "old", "enrollment_policy": "closed"}},
@@ -232,19 +232,19 @@ func TestGroupPatch(t *testing.T) {
 			{obj{"name": r.name, "isolated": false, "unheard_of": 1}, obj{"name": r.name, "isolated": false}},
 			{obj{"visibility": nil, "enrollment_policy": nil, "vote_duration_hours": nil}, obj{"visibility": "public", "enrollment_policy": "unanimity", "vote_duration_hours": 6}},
 		} {
-			a := r.patch(row.body).as("%v", row.body).want(200).shaped(groupShape)
+			a := r.patch(row.body).As("%v", row.body).Want(200).Shaped(groupShape)
 			for name, v := range row.becomes {
-				a.is(name, v)
-				r.read(g).is(name, v)
+				a.Is(name, v)
+				r.read(g).Is(name, v)
 			}
 		}
-		o.patch(r.path(""), obj{"description": "by default"}).as("the organization's admin acts where none is named").want(200).is("description", "by default")
-		o.patch(r.path(""), obj{}, "X-Svc-Agent", "first").as("an agent that is none").refused(403, "not_admin")
-		r.patch(obj{"name": "another"}).refused(409, "name_immutable")
-		r.patch(obj{"isolated": true}).refused(409, "isolated_immutable")
+		o.Patch(r.path(""), obj{"description": "by default"}).As("the organization's admin acts where none is named").Want(200).Is("description", "by default")
+		o.Patch(r.path(""), obj{}, "X-Svc-Agent", "first").As("an agent that is none").Refused(403, "not_admin")
+		r.patch(obj{"name": "another"}).Refused(409, "name_immutable")
+		r.patch(obj{"isolated": true}).Refused(409, "isolated_immutable")
 		for field, bad := range map[string]any{"enrollment_policy": "x", "visibility": "x", "vote_duration_hours": 73, "description": strings.Repeat("d", 2001)} {
-			r.patch(obj{field: bad}).as("%s", field).invalid("body."+field, "")
+			r.patch(obj{field: bad}).As("%s", field).Invalid("body."+field, "")
 		}
-		r.read(g).is("name", r.name, "isolated", false, "description", "by default")
+		r.read(g).Is("name", r.name, "isolated", false, "description", "by default")
 	})
 }

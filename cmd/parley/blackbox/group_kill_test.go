@@ -14,10 +14,10 @@ import (
 // once.
 type groupDeployment struct {
 	t      *testing.T
-	s      *server
+	s      *Server
 	mu     sync.Mutex
-	agents []*agent
-	gone   []*agent // revoked, or being revoked when the server died
+	agents []*Agent
+	gone   []*Agent // revoked, or being revoked when the server died
 	groups []*group
 	said   map[string]int // the recipients of each acknowledged broadcast, by payload
 	dying  atomic.Bool
@@ -25,10 +25,10 @@ type groupDeployment struct {
 	done   atomic.Int64
 }
 
-func newGroupDeployment(t *testing.T, s *server) *groupDeployment {
+func newGroupDeployment(t *testing.T, s *Server) *groupDeployment {
 	v := &groupDeployment{t: t, s: s, said: map[string]int{}}
 	for range 3 {
-		v.agents = append(v.agents, s.org(t).newAgents(8, "v")...)
+		v.agents = append(v.agents, s.Org(t).NewAgents(8, "v")...)
 	}
 	for i, policy := range []string{"open", "closed", "majority", "unanimity", "open", "majority"} {
 		body := obj{"enrollment_policy": policy, "visibility": "private", "isolated": i >= 4}
@@ -37,20 +37,20 @@ func newGroupDeployment(t *testing.T, s *server) *groupDeployment {
 	return v
 }
 
-func (v *groupDeployment) randomAgent() *agent {
+func (v *groupDeployment) randomAgent() *Agent {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return anyOf(v.agents)
+	return AnyOf(v.agents)
 }
 
 func (v *groupDeployment) randomGroup() *group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return anyOf(v.groups)
+	return AnyOf(v.groups)
 }
 
 // randomRequest makes one random request, permitted or not.
-func (v *groupDeployment) randomRequest() *answer {
+func (v *groupDeployment) randomRequest() *Answer {
 	g, other, r := v.randomAgent(), v.randomAgent(), v.randomGroup()
 	switch dice := rand.IntN(100); {
 	case dice < 25:
@@ -70,29 +70,29 @@ func (v *groupDeployment) randomRequest() *answer {
 	case dice < 92:
 		return v.founds(g)
 	case dice < 93:
-		return g.request("DELETE", r.path(""), nil)
+		return g.Request("DELETE", r.path(""), nil)
 	case dice < 94:
 		return v.revokes(g)
 	}
-	return r.by.request("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
+	return r.by.Request("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
 }
 
 // votes casts a vote on some open request.
-func (v *groupDeployment) votes(r *group, g *agent) *answer {
-	page := r.by.org.get(r.path("/requests"))
-	rows, _ := page.at("items").([]any)
+func (v *groupDeployment) votes(r *group, g *Agent) *Answer {
+	page := r.by.Org.Get(r.path("/requests"))
+	rows, _ := page.At("items").([]any)
 	if len(rows) == 0 {
 		return page
 	}
-	return r.vote(g, text(anyOf(rows).(obj), "id"), []string{"approve", "approve", "deny"}[rand.IntN(3)])
+	return r.vote(g, Text(AnyOf(rows).(obj), "id"), []string{"approve", "approve", "deny"}[rand.IntN(3)])
 }
 
 // broadcasts sends a broadcast, and remembers it if it was acknowledged.
-func (v *groupDeployment) broadcasts(r *group, g *agent) *answer {
-	payload := b64([]byte(randomHex(8)))
+func (v *groupDeployment) broadcasts(r *group, g *Agent) *Answer {
+	payload := B64([]byte(RandomHex(8)))
 	a := r.tryBroadcast(g, obj{"encrypted_payload": payload})
-	if a.status == 201 {
-		recipients, _ := a.at("recipient_count").(float64)
+	if a.Status == 201 {
+		recipients, _ := a.At("recipient_count").(float64)
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.said[payload] = int(recipients)
@@ -100,9 +100,9 @@ func (v *groupDeployment) broadcasts(r *group, g *agent) *answer {
 	return a
 }
 
-func (v *groupDeployment) founds(g *agent) *answer {
+func (v *groupDeployment) founds(g *Agent) *Answer {
 	a := g.tryCreateGroup(obj{"enrollment_policy": "open", "isolated": rand.IntN(2) == 0})
-	if a.status == 201 {
+	if a.Status == 201 {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.groups = append(v.groups, g.founded(a))
@@ -110,22 +110,22 @@ func (v *groupDeployment) founds(g *agent) *answer {
 	return a
 }
 
-func (v *groupDeployment) revokes(g *agent) *answer {
+func (v *groupDeployment) revokes(g *Agent) *Answer {
 	v.mu.Lock()
 	at := slices.Index(v.agents, g)
 	if few := len(v.agents) < 16; few || at < 0 {
 		v.mu.Unlock()
-		return g.org.get("/org")
+		return g.Org.Get("/org")
 	}
 	v.agents, v.gone = slices.Delete(v.agents, at, at+1), append(v.gone, g)
 	v.mu.Unlock()
-	return g.delete(g.path(""))
+	return g.Delete(g.Path(""))
 }
 
 // runUntilKilled runs clients for a while and kills the server during their requests.
 func (v *groupDeployment) runUntilKilled(d time.Duration) {
-	v.runThrough(d, v.s.kill)
-	v.s.restart(v.t)
+	v.runThrough(d, v.s.Kill)
+	v.s.Restart(v.t)
 	v.repeatRevocations()
 }
 
@@ -139,11 +139,11 @@ func (v *groupDeployment) runThrough(d time.Duration, fault func()) {
 		working.Go(func() {
 			for !v.over.Load() {
 				switch a := v.randomRequest(); {
-				case a.err != nil && v.dying.Load():
-				case a.err != nil, a.status >= 500 && a.status != 503:
-					a.errorf("no answer from a healthy server")
+				case a.Err != nil && v.dying.Load():
+				case a.Err != nil, a.Status >= 500 && a.Status != 503:
+					a.Errorf("no answer from a healthy server")
 					return
-				case a.status < 300:
+				case a.Status < 300:
 					v.done.Add(1)
 				}
 			}
@@ -159,7 +159,7 @@ func (v *groupDeployment) runThrough(d time.Duration, fault func()) {
 // repeatRevocations repeats those of which nobody knows what became of them.
 func (v *groupDeployment) repeatRevocations() {
 	for _, g := range v.gone {
-		g.delete(g.path("")).want(204)
+		g.Delete(g.Path("")).Want(204)
 	}
 }
 
@@ -167,27 +167,27 @@ func (v *groupDeployment) repeatRevocations() {
 func (v *groupDeployment) faults() (faults []string) {
 	seats, isolated := map[string]int{}, map[string]bool{}
 	for _, r := range v.groups {
-		a := r.by.org.get(r.path(""))
-		if a.status == 410 {
+		a := r.by.Org.Get(r.path(""))
+		if a.Status == 410 {
 			continue
 		}
-		rows := a.want(200).shaped(groupShape).at("member_agent_ids").([]any)
-		members := r.by.org.pages(r.path("/members"), "?limit=50")
+		rows := a.Want(200).Shaped(groupShape).At("member_agent_ids").([]any)
+		members := r.by.Org.Pages(r.path("/members"), "?limit=50")
 		admins := 0
 		for _, m := range members {
 			if m["role"] == "admin" {
 				admins++
 			}
-			id := text(m, "agent_id")
+			id := Text(m, "agent_id")
 			seats[id]++
-			isolated[id] = isolated[id] || a.at("isolated") == true
+			isolated[id] = isolated[id] || a.At("isolated") == true
 		}
 		told := []any{}
 		for _, m := range members {
 			told = append(told, m["agent_id"])
 		}
-		if admins == 0 || !sameSet(rows, told) || !same(a.at("member_count"), len(rows)) || len(slices.Compact(slices.Sorted(slices.Values(ids(members))))) != len(rows) {
-			faults = append(faults, a.dump("its members are not in order"))
+		if admins == 0 || !SameSet(rows, told) || !Same(a.At("member_count"), len(rows)) || len(slices.Compact(slices.Sorted(slices.Values(IDs(members))))) != len(rows) {
+			faults = append(faults, a.Dump("its members are not in order"))
 		}
 	}
 	for _, r := range v.groups {
@@ -197,7 +197,7 @@ func (v *groupDeployment) faults() (faults []string) {
 		if n > 1 && isolated[id] {
 			faults = append(faults, id+" is in an isolated group and in others")
 		}
-		if !slices.ContainsFunc(v.agents, func(g *agent) bool { return g.id == id }) {
+		if !slices.ContainsFunc(v.agents, func(g *Agent) bool { return g.ID == id }) {
 			faults = append(faults, id+" is revoked and a member")
 		}
 	}
@@ -221,11 +221,11 @@ func (v *groupDeployment) settle() {
 // voteFaults returns the open requests of a group that its votes have decided, or that have
 // more votes than voters.
 func (r *group) voteFaults() (faults []string) {
-	rows := r.by.org.get(r.path("/requests") + "?limit=50")
-	if rows.status == 410 {
+	rows := r.by.Org.Get(r.path("/requests") + "?limit=50")
+	if rows.Status == 410 {
 		return nil
 	}
-	for _, row := range rows.want(200).items() {
+	for _, row := range rows.Want(200).Items() {
 		count := func(name string) float64 { n, _ := row[name].(float64); return n }
 		// An invitation waits for its agent, whatever the votes.
 		if row["status"] != "pending" || row["invited_by"] != nil || count("electorate_size") == 0 {
@@ -243,8 +243,8 @@ func (r *group) voteFaults() (faults []string) {
 // again. After each restart the groups keep their invariants, and at the end the data
 // directory passes verification.
 func TestGroupsUnderKills(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
 		v := newGroupDeployment(t, s)
 		// On a slow machine 100 requests take more than four lives.
 		for lives := 0; lives < 4 || lives < 12 && v.done.Load() < 100; lives++ {
@@ -255,6 +255,6 @@ func TestGroupsUnderKills(t *testing.T) {
 		if v.done.Load() < 100 {
 			t.Errorf("only %d requests", v.done.Load())
 		}
-		verifyDirectory(t, s)
+		VerifyDirectory(t, s)
 	})
 }

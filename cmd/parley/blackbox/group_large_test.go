@@ -16,16 +16,16 @@ const largeGroupSize = 300
 
 // sentBroadcast is an acknowledged broadcast.
 type sentBroadcast struct {
-	from    *agent
+	from    *Agent
 	payload string
 }
 
 // inboxFaults compares what arrived at each member, oldest first, with what was
 // acknowledged to each sender in order. Every member must have every broadcast of the
 // others exactly once, and all members must have the same order.
-func inboxFaults(broadcasts []sentBroadcast, arrived map[*agent][]string) (faults []string) {
+func inboxFaults(broadcasts []sentBroadcast, arrived map[*Agent][]string) (faults []string) {
 	complain := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	by := map[string]*agent{}
+	by := map[string]*Agent{}
 	for _, sh := range broadcasts {
 		by[sh.payload] = sh.from
 	}
@@ -40,23 +40,23 @@ func inboxFaults(broadcasts []sentBroadcast, arrived map[*agent][]string) (fault
 			from, known := by[payload]
 			switch {
 			case !known:
-				complain("%s has %s, which no sender sent", g.name, payload)
+				complain("%s has %s, which no sender sent", g.Name, payload)
 				continue
 			case from == g:
-				complain("%s has a copy of its own %s", g.name, payload)
+				complain("%s has a copy of its own %s", g.Name, payload)
 			case seen[payload]:
-				complain("%s has %s twice", g.name, payload)
+				complain("%s has %s twice", g.Name, payload)
 			}
 			seen[payload] = true
 			if at, ok := place[payload]; ok && at < last {
-				complain("%s has %s after %s, others before", g.name, payload, order[last])
+				complain("%s has %s after %s, others before", g.Name, payload, order[last])
 			} else if ok {
 				last = at
 			}
 		}
 		for _, sh := range broadcasts {
 			if sh.from != g && !seen[sh.payload] {
-				complain("%s lacks %s", g.name, sh.payload)
+				complain("%s lacks %s", g.Name, sh.payload)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func inboxFaults(broadcasts []sentBroadcast, arrived map[*agent][]string) (fault
 
 // longestOrder returns the order at the member that received most: one that sent nothing
 // itself.
-func longestOrder(arrived map[*agent][]string) (order []string) {
+func longestOrder(arrived map[*Agent][]string) (order []string) {
 	for _, got := range arrived {
 		if len(got) > len(order) {
 			order = got
@@ -77,11 +77,11 @@ func longestOrder(arrived map[*agent][]string) (order []string) {
 // senderFaults returns the consecutive broadcasts of one sender that arrived in another
 // order.
 func senderFaults(broadcasts []sentBroadcast, place map[string]int) (faults []string) {
-	last := map[*agent]int{}
+	last := map[*Agent]int{}
 	for _, sh := range broadcasts {
 		at, ok := place[sh.payload]
 		if ok && at < last[sh.from] {
-			faults = append(faults, sh.from.name+" sent "+sh.payload+" later than it arrived")
+			faults = append(faults, sh.from.Name+" sent "+sh.payload+" later than it arrived")
 		}
 		last[sh.from] = max(last[sh.from], at)
 	}
@@ -91,10 +91,10 @@ func senderFaults(broadcasts []sentBroadcast, place map[string]int) (faults []st
 // TestInboxFaultsControl: the check finds the faults that a broken fan-out would cause.
 func TestInboxFaultsControl(t *testing.T) {
 	t.Parallel()
-	a, b, c, d := &agent{name: "a"}, &agent{name: "b"}, &agent{name: "c"}, &agent{name: "d"}
+	a, b, c, d := &Agent{Name: "a"}, &Agent{Name: "b"}, &Agent{Name: "c"}, &Agent{Name: "d"}
 	broadcasts := []sentBroadcast{{a, "a1"}, {a, "a2"}, {b, "b1"}}
-	sound := func() map[*agent][]string {
-		return map[*agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
+	sound := func() map[*Agent][]string {
+		return map[*Agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
 	}
 	if faults := inboxFaults(broadcasts, sound()); len(faults) != 0 {
 		t.Error(faults)
@@ -102,11 +102,11 @@ func TestInboxFaultsControl(t *testing.T) {
 	for name, got := range map[string][]string{
 		"a hole": {"a1", "b1"}, "a double": {"a1", "b1", "a2", "a2"}, "another order": {"b1", "a1", "a2"}, "a stranger": {"a1", "b1", "a2", "x"}, "nothing": nil,
 	} {
-		for _, who := range []*agent{c, d} {
+		for _, who := range []*Agent{c, d} {
 			arrived := sound()
 			arrived[who] = got
 			if faults := inboxFaults(broadcasts, arrived); len(faults) == 0 {
-				t.Errorf("%s at %s was not found", name, who.name)
+				t.Errorf("%s at %s was not found", name, who.Name)
 			}
 		}
 	}
@@ -127,19 +127,19 @@ func TestInboxFaultsControl(t *testing.T) {
 // largeGroup is a group with many members of two organizations.
 type largeGroup struct {
 	*group
-	members    []*agent
+	members    []*Agent
 	broadcasts atomic.Int64
 }
 
-func newLargeGroup(t *testing.T, s *server) *largeGroup {
+func newLargeGroup(t *testing.T, s *Server) *largeGroup {
 	t.Helper()
-	one, two := s.org(t), s.org(t)
-	founder := one.agent("founder")
+	one, two := s.Org(t), s.Org(t)
+	founder := one.Agent("founder")
 	c := &largeGroup{group: founder.group(obj{"enrollment_policy": "open", "visibility": "private"})}
-	c.members = slices.Concat(one.newAgents(largeGroupSize/2-1, "one-"), two.newAgents(largeGroupSize/2, "two-"))
+	c.members = slices.Concat(one.NewAgents(largeGroupSize/2-1, "one-"), two.NewAgents(largeGroupSize/2, "two-"))
 	c.joinAll(c.members)
 	c.members = append(c.members, founder)
-	c.read(founder).is("member_count", largeGroupSize)
+	c.read(founder).Is("member_count", largeGroupSize)
 	return c
 }
 
@@ -147,14 +147,14 @@ func newLargeGroup(t *testing.T, s *server) *largeGroup {
 func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.broadcasts.Add(1), 10) }
 
 // arrived reads every inbox and returns the payloads, oldest first.
-func (c *largeGroup) arrived() map[*agent][]string {
+func (c *largeGroup) arrived() map[*Agent][]string {
 	all := make([][]string, len(c.members))
-	forEachBounded(len(all), func(i int) {
+	ForEachBounded(len(all), func(i int) {
 		for _, m := range copiesOf(c.members[i]) {
-			all[i] = append(all[i], text(m, "encrypted_payload"))
+			all[i] = append(all[i], Text(m, "encrypted_payload"))
 		}
 	})
-	arrived := map[*agent][]string{}
+	arrived := map[*Agent][]string{}
 	for i, g := range c.members {
 		arrived[g] = all[i]
 	}
@@ -181,30 +181,30 @@ func (c *largeGroup) checkInboxes(what string, broadcasts []sentBroadcast) {
 // TestBroadcastToManyMembers: each member receives each broadcast exactly once, within a
 // second, and all in the same order, even with concurrent senders.
 func TestBroadcastToManyMembers(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
 		c := newLargeGroup(t, s)
 		sender := c.members[7]
 		payload := c.payload()
 		sent := c.group.broadcast(sender, obj{"encrypted_payload": payload})
 		answered := time.Now()
-		if !same(sent["recipient_count"], largeGroupSize-1) {
+		if !Same(sent["recipient_count"], largeGroupSize-1) {
 			t.Errorf("recipient_count is %v", sent["recipient_count"])
 		}
 		var copyIDs sync.Map
-		forEachBounded(len(c.members), func(i int) {
+		ForEachBounded(len(c.members), func(i int) {
 			if g := c.members[i]; g != sender {
 				for {
 					asked := time.Since(answered)
 					rows := copiesOf(g)
 					if len(rows) == 1 {
-						if _, twice := copyIDs.LoadOrStore(rows[0]["id"], g); twice || rows[0]["to_agent_id"] != g.id {
-							t.Errorf("the copy of %s is %v", g.name, rows[0])
+						if _, twice := copyIDs.LoadOrStore(rows[0]["id"], g); twice || rows[0]["to_agent_id"] != g.ID {
+							t.Errorf("the copy of %s is %v", g.Name, rows[0])
 						}
 						return
 					}
 					if asked > time.Second || len(rows) > 1 {
-						t.Errorf("%s has %d copies in a read %v after the answer", g.name, len(rows), asked)
+						t.Errorf("%s has %d copies in a read %v after the answer", g.Name, len(rows), asked)
 						return
 					}
 					time.Sleep(5 * time.Millisecond)
@@ -212,7 +212,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 			}
 		})
 		broadcasts := []sentBroadcast{{sender, payload}}
-		for _, some := range concurrently(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
+		for _, some := range Concurrently(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
 			broadcasts = append(broadcasts, some...)
 		}
 		if len(broadcasts) != 37 {
@@ -220,25 +220,25 @@ func TestBroadcastToManyMembers(t *testing.T) {
 		}
 		c.checkInboxes("three senders at once", broadcasts)
 		reader := c.members[150]
-		transcript := reader.list("/conversations/"+text(sent, "conversation_id")+"/messages", "?limit=200")
+		transcript := reader.List("/conversations/"+Text(sent, "conversation_id")+"/messages", "?limit=200")
 		var order []string
 		for _, m := range transcript {
-			order = append(order, text(m, "encrypted_payload"))
+			order = append(order, Text(m, "encrypted_payload"))
 		}
-		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(ids(transcript)) {
+		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(IDs(transcript)) {
 			t.Errorf("the transcript is %v\n  the inbox %v", order, want)
 		}
-		verifyDirectory(t, s)
+		VerifyDirectory(t, s)
 	})
 }
 
 // broadcastAll broadcasts n times in sequence.
-func (c *largeGroup) broadcastAll(by *agent, n int) (broadcasts []sentBroadcast) {
+func (c *largeGroup) broadcastAll(by *Agent, n int) (broadcasts []sentBroadcast) {
 	for range n {
 		payload := c.payload()
 		a := c.tryBroadcast(by, obj{"encrypted_payload": payload})
-		if a.err != nil || a.status != 201 {
-			a.errorf("want a broadcast")
+		if a.Err != nil || a.Status != 201 {
+			a.Errorf("want a broadcast")
 			return broadcasts
 		}
 		broadcasts = append(broadcasts, sentBroadcast{by, payload})
@@ -250,10 +250,10 @@ func (c *largeGroup) broadcastAll(by *agent, n int) (broadcasts []sentBroadcast)
 // broadcasts are repeated with their keys. At the end every member has every broadcast of
 // the others exactly once.
 func TestBroadcastsSurviveKills(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
 		c := newLargeGroup(t, s)
-		senders := []*agent{c.members[0], c.members[50], c.members[200]}
+		senders := []*Agent{c.members[0], c.members[50], c.members[200]}
 		var broadcasts []sentBroadcast
 		before, unknown := 0, 0
 		for kill := range 4 {
@@ -269,9 +269,9 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			dying.Store(true)
-			s.kill()
+			s.Kill()
 			working.Wait()
-			s.restart(t)
+			s.Restart(t)
 			for i, by := range senders {
 				broadcasts = append(broadcasts, acked[i]...)
 				if lost[i] == "" {
@@ -279,10 +279,10 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 				}
 				unknown++
 				a := c.tryBroadcast(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
-				if a.status == 200 {
+				if a.Status == 200 {
 					before++
 				} else {
-					a.want(201)
+					a.Want(201)
 				}
 				broadcasts = append(broadcasts, sentBroadcast{by, lost[i]})
 			}
@@ -292,23 +292,23 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 		if len(broadcasts) < 12 {
 			t.Errorf("only %d broadcasts: too little load", len(broadcasts))
 		}
-		verifyDirectory(t, s)
+		VerifyDirectory(t, s)
 	})
 }
 
 // broadcastUntilLost broadcasts until the server dies. The payload of the unanswered
 // broadcast is its idempotency key.
-func (c *largeGroup) broadcastUntilLost(by *agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
+func (c *largeGroup) broadcastUntilLost(by *Agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
 	for range 15 {
 		payload := c.payload()
 		a := c.tryBroadcast(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
 		switch {
-		case a.err == nil && a.status == 201:
+		case a.Err == nil && a.Status == 201:
 			acked = append(acked, sentBroadcast{by, payload})
-		case a.err != nil && dying.Load(), a.at("code") == "outcome_unknown":
+		case a.Err != nil && dying.Load(), a.At("code") == "outcome_unknown":
 			return acked, payload
 		default:
-			a.errorf("want a broadcast")
+			a.Errorf("want a broadcast")
 			return acked, payload
 		}
 	}

@@ -70,13 +70,13 @@ func TestStayFaultsControl(t *testing.T) {
 // TestBroadcastsDuringMembershipChanges: every member at the moment of the send receives
 // the broadcast, although other agents join and leave at the same time.
 func TestBroadcastsDuringMembershipChanges(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		const walkers, broadcasts = 8, 60
-		o := s.org(t)
-		g, stays := o.agent("g"), o.agent("stays")
+		o := s.Org(t)
+		g, stays := o.Agent("g"), o.Agent("stays")
 		r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
 		r.joined(stays)
-		agents := s.org(t).newAgents(walkers, "w")
+		agents := s.Org(t).NewAgents(walkers, "w")
 		began := time.Now()
 		walked := make([][]stay, walkers)
 		var over atomic.Bool
@@ -87,8 +87,8 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 		var said []timedBroadcast
 		for i := range broadcasts {
 			b := timedBroadcast{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
-			if a := r.tryBroadcast(g, obj{"encrypted_payload": b.payload}); a.status != 201 {
-				a.errorf("want a broadcast")
+			if a := r.tryBroadcast(g, obj{"encrypted_payload": b.payload}); a.Status != 201 {
+				a.Errorf("want a broadcast")
 			}
 			b.answered = time.Since(began)
 			said = append(said, b)
@@ -103,11 +103,11 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 			}
 			var got []string
 			for _, m := range copiesOf(w) {
-				got = append(got, text(m, "encrypted_payload"))
+				got = append(got, Text(m, "encrypted_payload"))
 			}
 			arrived += len(got)
 			for _, fault := range stayFaults(whole, said, got) {
-				t.Errorf("%s: %s\n  stays %v", w.name, fault, whole)
+				t.Errorf("%s: %s\n  stays %v", w.Name, fault, whole)
 			}
 		}
 		if arrived < broadcasts+walkers {
@@ -117,18 +117,18 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 }
 
 // comesAndGoes joins and leaves until the broadcasts end.
-func (r *group) comesAndGoes(g *agent, began time.Time, over *atomic.Bool) (stays []stay) {
+func (r *group) comesAndGoes(g *Agent, began time.Time, over *atomic.Bool) (stays []stay) {
 	for !over.Load() {
 		st := stay{joining: time.Since(began)}
-		if a := r.join(g); a.status != 200 {
-			a.errorf("want to be seated")
+		if a := r.join(g); a.Status != 200 {
+			a.Errorf("want to be seated")
 			return stays
 		}
 		st.joined = time.Since(began)
 		time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
 		st.leaving = time.Since(began)
-		if a := r.remove(g, g); a.status != 204 {
-			a.errorf("want to leave")
+		if a := r.remove(g, g); a.Status != 204 {
+			a.Errorf("want to leave")
 			return stays
 		}
 		st.left = time.Since(began)
@@ -141,21 +141,21 @@ func (r *group) comesAndGoes(g *agent, began time.Time, over *atomic.Bool) (stay
 // TestBroadcastsOnStreams: two members send at once; every stream and every inbox shows
 // their broadcasts in the same order.
 func TestBroadcastsOnStreams(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		const each = 15
-		o := s.org(t)
-		senders, listeners := o.newAgents(2, "s"), s.org(t).newAgents(4, "e")
+		o := s.Org(t)
+		senders, listeners := o.NewAgents(2, "s"), s.Org(t).NewAgents(4, "e")
 		r := senders[0].groupWithPolicy("closed", append(listeners, senders[1])...)
-		var streams []*stream
+		var streams []*Stream
 		for _, g := range listeners {
-			st := g.stream("")
-			st.opening()
+			st := g.Stream("")
+			st.Opening()
 			streams = append(streams, st)
 		}
-		concurrently(2, func(i int) bool {
+		Concurrently(2, func(i int) bool {
 			for range each {
-				if a := r.tryBroadcast(senders[i], nil); a.status != 201 {
-					a.errorf("want a broadcast")
+				if a := r.tryBroadcast(senders[i], nil); a.Status != 201 {
+					a.Errorf("want a broadcast")
 				}
 			}
 			return true
@@ -164,18 +164,18 @@ func TestBroadcastsOnStreams(t *testing.T) {
 		for i, st := range streams {
 			var heard, inbox []string
 			for range 2 * each {
-				m := st.message()
-				heard = append(heard, text(m, "created_at")+text(m, "from_agent_id"))
+				m := st.Message()
+				heard = append(heard, Text(m, "created_at")+Text(m, "from_agent_id"))
 			}
-			st.quiet()
+			st.Quiet()
 			for _, m := range copiesOf(listeners[i]) {
-				inbox = append(inbox, text(m, "created_at")+text(m, "from_agent_id"))
+				inbox = append(inbox, Text(m, "created_at")+Text(m, "from_agent_id"))
 			}
 			if order == nil {
 				order = heard
 			}
 			if !slices.Equal(heard, order) || !slices.Equal(inbox, order) {
-				t.Errorf("the stream of %s has\n  %v\nits inbox\n  %v\nothers\n  %v", listeners[i].name, heard, inbox, order)
+				t.Errorf("the stream of %s has\n  %v\nits inbox\n  %v\nothers\n  %v", listeners[i].Name, heard, inbox, order)
 			}
 		}
 	})
@@ -184,71 +184,71 @@ func TestBroadcastsOnStreams(t *testing.T) {
 // TestGroupsSurviveAKill: the complete state of a group, with requests in every status,
 // is the same after a kill.
 func TestGroupsSurviveAKill(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		o, guests := s.org(t), s.org(t)
-		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		o, guests := s.Org(t), s.Org(t)
+		a, b, c := o.Agent("a"), o.Agent("b"), o.Agent("c")
 		r := a.groupWithPolicy("majority", b, c)
-		r.patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).want(200)
-		r.role(a, b, "admin").want(200)
-		pending, approved, denied, nominee := guests.agent("pending"), guests.agent("approved"), guests.agent("denied"), guests.agent("nominee")
-		open := text(r.applied(pending), "id")
+		r.patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).Want(200)
+		r.role(a, b, "admin").Want(200)
+		pending, approved, denied, nominee := guests.Agent("pending"), guests.Agent("approved"), guests.Agent("denied"), guests.Agent("nominee")
+		open := Text(r.applied(pending), "id")
 		r.voted(a, open, "approve")
-		for g, vote := range map[*agent]string{approved: "approve", denied: "deny"} {
-			id := text(r.applied(g), "id")
+		for g, vote := range map[*Agent]string{approved: "approve", denied: "deny"} {
+			id := Text(r.applied(g), "id")
 			r.voted(a, id, vote)
 			r.voted(b, id, vote)
 		}
 		r.invited(c, nominee, "pending")
-		closed := b.group(obj{"members": []string{nominee.id}})
+		closed := b.group(obj{"members": []string{nominee.ID}})
 		gone := b.group(obj{"name": "gone"})
-		b.request("DELETE", gone.path(""), nil).want(204)
-		hermit := guests.agent("hermit").group(obj{"isolated": true})
+		b.Request("DELETE", gone.path(""), nil).Want(204)
+		hermit := guests.Agent("hermit").group(obj{"isolated": true})
 		said := r.broadcast(a)
-		r.tryBroadcast(a, nil, "Idempotency-Key", "k").first()
-		approved.reply(copiesOf(approved)[0])
-		conversation := "/conversations/" + text(said, "conversation_id")
-		paths := map[*agent][]string{
-			a:        {r.path(""), r.path("/members"), r.path("/requests?status=all"), "/groups", conversation, conversation + "/messages", a.path(""), a.path("/messages")},
+		r.tryBroadcast(a, nil, "Idempotency-Key", "k").First()
+		approved.Reply(copiesOf(approved)[0])
+		conversation := "/conversations/" + Text(said, "conversation_id")
+		paths := map[*Agent][]string{
+			a:        {r.path(""), r.path("/members"), r.path("/requests?status=all"), "/groups", conversation, conversation + "/messages", a.Path(""), a.Path("/messages")},
 			b:        {closed.path("/requests?status=all"), r.path("/requests?status=all")},
-			approved: {"/groups?scope=seated", r.path("/members"), conversation + "/messages", approved.path("/messages")},
+			approved: {"/groups?scope=seated", r.path("/members"), conversation + "/messages", approved.Path("/messages")},
 			nominee:  {"/groups/invites"},
 		}
 		look := func() map[string]any {
 			out := map[string]any{}
 			for g, list := range paths {
 				for _, path := range list {
-					out[g.name+" "+path] = g.request("GET", path, nil).want(200).value()
+					out[g.Name+" "+path] = g.Request("GET", path, nil).Want(200).Value()
 				}
 			}
-			out["profile"] = s.call(t, "", "GET", "/directory/groups/"+r.id, nil).want(200).value()
+			out["profile"] = s.Call(t, "", "GET", "/directory/groups/"+r.id, nil).Want(200).Value()
 			return out
 		}
 		look() // the first read records receipts
 		time.Sleep(20 * time.Millisecond)
 		before := look()
-		s.kill()
-		s.restart(t)
+		s.Kill()
+		s.Restart(t)
 		for what, now := range look() {
-			if !same(now, before[what]) {
+			if !Same(now, before[what]) {
 				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
-		r.tryBroadcast(a, nil, "Idempotency-Key", "k").want(200)
-		b.tryCreateGroup(obj{"name": "gone"}).refused(409, "name_taken")
-		b.request("GET", gone.path(""), nil).refused(410, "gone")
-		hermit.by.tryCreateGroup(nil).as("still isolated").refused(409, "isolation_conflict")
-		hermit.by.trySend(a, nil).as("still isolated").refused(403, "isolated_agent")
-		r.vote(a, open, "deny").want(200).is("status", "pending", "your_vote", "deny")
+		r.tryBroadcast(a, nil, "Idempotency-Key", "k").Want(200)
+		b.tryCreateGroup(obj{"name": "gone"}).Refused(409, "name_taken")
+		b.Request("GET", gone.path(""), nil).Refused(410, "gone")
+		hermit.by.tryCreateGroup(nil).As("still isolated").Refused(409, "isolation_conflict")
+		hermit.by.TrySend(a, nil).As("still isolated").Refused(403, "isolated_agent")
+		r.vote(a, open, "deny").Want(200).Is("status", "pending", "your_vote", "deny")
 		r.voted(b, open, "deny")
 		r.checkRequest("votes go on", a, open, "status", "denied")
 		closed.joined(nominee)
 		r.broadcast(c)
-		lonely := guests.agent("lonely")
+		lonely := guests.Agent("lonely")
 		over := lonely.group(obj{"enrollment_policy": "majority"})
 		over.applied(pending)
-		lonely.delete(lonely.path("")).want(204)
-		eventually(t, "a group without members is deleted", func() bool { return guests.get(over.path("")).status == 410 })
-		verifyDirectory(t, s)
+		lonely.Delete(lonely.Path("")).Want(204)
+		Eventually(t, "a group without members is deleted", func() bool { return guests.Get(over.path("")).Status == 410 })
+		VerifyDirectory(t, s)
 	})
 }

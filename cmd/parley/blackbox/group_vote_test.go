@@ -38,24 +38,24 @@ var ballots = []struct{ rule, policy, electors, course string }{
 
 // TestBallots runs every sequence.
 func TestBallots(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		electors := map[byte]*agent{}
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		electors := map[byte]*Agent{}
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			electors[name[0]] = o.agent(name)
+			electors[name[0]] = o.Agent(name)
 		}
-		x := s.org(t).agent("applicant")
+		x := s.Org(t).Agent("applicant")
 		for _, b := range ballots {
-			var others []*agent
+			var others []*Agent
 			for _, name := range []byte(b.electors[1:]) {
 				others = append(others, electors[name])
 			}
 			r := electors['a'].groupWithPolicy(b.policy, others...)
 			request := r.applied(x)
-			if request["quorum_total_members"] == nil || !same(request["electorate_size"], len(b.electors)) {
+			if request["quorum_total_members"] == nil || !Same(request["electorate_size"], len(b.electors)) {
 				t.Errorf("%s: the electorate of a new request: %v", b.rule, request)
 			}
-			playBallot(r, b.rule, b.course, electors, text(request, "id"))
+			playBallot(r, b.rule, b.course, electors, Text(request, "id"))
 			if t.Failed() {
 				return
 			}
@@ -64,7 +64,7 @@ func TestBallots(t *testing.T) {
 }
 
 // playBallot takes the steps of a sequence one after the other.
-func playBallot(r *group, rule, course string, electors map[byte]*agent, id string) {
+func playBallot(r *group, rule, course string, electors map[byte]*Agent, id string) {
 	r.t.Helper()
 	votes := map[string]string{"+": "approve", "-": "deny"}
 	steps := strings.Fields(course)
@@ -78,11 +78,11 @@ func playBallot(r *group, rule, course string, electors map[byte]*agent, id stri
 				r.checkRequest(what, who, id, "your_vote", votes[step[1:]])
 			}
 		case step[1] == '<':
-			r.remove(who, who).as("%s", what).want(204)
+			r.remove(who, who).As("%s", what).Want(204)
 		case step[1] == '>':
 			r.seats(who)
 		case step[1] == '!':
-			r.vote(who, id, "approve").as("%s", what).refused(403, "not_in_electorate")
+			r.vote(who, id, "approve").As("%s", what).Refused(403, "not_in_electorate")
 			r.checkRequest(what, who, id, "you_may_vote", false, "you_may_vote_reason", "not_in_electorate", "your_vote", nil)
 		}
 	}
@@ -105,7 +105,7 @@ func (r *group) tallied(what, want string, before []string, id string) {
 	if row["status"] != want {
 		r.t.Errorf("%s: the request is %v\n  %v", what, row["status"], row)
 	}
-	count := r.read(r.by).at("member_count").(float64)
+	count := r.read(r.by).At("member_count").(float64)
 	seated := slices.ContainsFunc(r.members(r.by), func(m obj) bool { return m["agent_id"] == row["agent_id"] })
 	if seated != (want == "approved") || want == "denied" && row["resolved_at"] == nil {
 		r.t.Errorf("%s: of %v members, one must be the applicant: %v\n  %v", what, count, seated, row)
@@ -114,16 +114,16 @@ func (r *group) tallied(what, want string, before []string, id string) {
 
 // TestVoteRefusals: which agents cannot vote, and when no agent can.
 func TestVoteRefusals(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a, b, c, late, outside := o.agent("a"), o.agent("b"), o.agent("c"), o.agent("late"), o.agent("outside")
-		x, stranger := s.org(t).agent("x"), s.org(t).agent("stranger")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a, b, c, late, outside := o.Agent("a"), o.Agent("b"), o.Agent("c"), o.Agent("late"), o.Agent("outside")
+		x, stranger := s.Org(t).Agent("x"), s.Org(t).Agent("stranger")
 		r := a.groupWithPolicy("majority", b, c)
-		id := text(r.applied(x), "id")
+		id := Text(r.applied(x), "id")
 		r.seats(late)
 		for _, row := range []struct {
 			who  string
-			by   *agent
+			by   *Agent
 			want string
 		}{
 			{"a member who came later", late, "403:not_in_electorate"},
@@ -131,25 +131,25 @@ func TestVoteRefusals(t *testing.T) {
 			{"the applicant", x, "403:not_in_electorate"},
 			{"a stranger to a private group", stranger, "403:not_in_electorate"},
 		} {
-			r.vote(row.by, id, "approve").as("%s", row.who).matches(row.want)
+			r.vote(row.by, id, "approve").As("%s", row.who).matches(row.want)
 		}
 		r.checkRequest("nothing was counted", a, id, "approvals", 0, "denials", 0, "status", "pending")
 
 		path := r.path("/requests/" + id + "/vote")
-		a.request("POST", path, obj{"vote": "abstain"}).invalid("body.vote", "enum")
-		a.request("POST", path, obj{}).invalid("body.vote", "missing")
-		r.vote(a, nobody, "approve").as("no such request").refused(404, "not_found")
-		a.request("POST", "/groups/"+nobody+"/requests/"+id+"/vote", obj{"vote": "deny"}).as("no such group").refused(404, "not_found")
+		a.Request("POST", path, obj{"vote": "abstain"}).Invalid("body.vote", "enum")
+		a.Request("POST", path, obj{}).Invalid("body.vote", "missing")
+		r.vote(a, Nobody, "approve").As("no such request").Refused(404, "not_found")
+		a.Request("POST", "/groups/"+Nobody+"/requests/"+id+"/vote", obj{"vote": "deny"}).As("no such group").Refused(404, "not_found")
 		elsewhere := a.groupWithPolicy("majority")
-		a.request("POST", elsewhere.path("/requests/"+id+"/vote"), obj{"vote": "deny"}).as("a request of another group").refused(404, "not_found")
+		a.Request("POST", elsewhere.path("/requests/"+id+"/vote"), obj{"vote": "deny"}).As("a request of another group").Refused(404, "not_found")
 
 		for _, alias := range [][2]string{{"choice", "deny"}, {"decision", "approve"}} {
-			a.request("POST", path, obj{alias[0]: alias[1]}).as("%s", alias[0]).want(200).is("your_vote", alias[1], "status", "pending")
+			a.Request("POST", path, obj{alias[0]: alias[1]}).As("%s", alias[0]).Want(200).Is("your_vote", alias[1], "status", "pending")
 		}
 		if status := r.voted(b, id, "approve"); status != "approved" {
 			t.Fatalf("two of three approve: %s", status)
 		}
-		r.vote(a, id, "deny").as("settled").refused(409, "request_closed")
+		r.vote(a, id, "deny").As("settled").Refused(409, "request_closed")
 		r.checkRequest("settled", a, id, "status", "approved", "approvals", 2, "denials", 0)
 	})
 }
@@ -157,19 +157,19 @@ func TestVoteRefusals(t *testing.T) {
 // TestElectorateEmpty: when no elector is left in the group, the request stays pending
 // and cannot be decided.
 func TestElectorateEmpty(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a, b := o.agent("a"), o.agent("b")
-		x := s.org(t).agent("x")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a, b := o.Agent("a"), o.Agent("b")
+		x := s.Org(t).Agent("x")
 		r := a.groupWithPolicy("majority")
-		id := text(r.applied(x), "id")
+		id := Text(r.applied(x), "id")
 		r.seats(b)
-		r.role(a, b, "admin").want(200)
-		r.remove(a, a).want(204)
-		r.vote(b, id, "approve").refused(403, "electorate_empty")
-		r.vote(a, id, "approve").as("who was of the electorate").refused(403, "electorate_empty")
-		a.org.post(r.path("/requests/"+id+"/vote"), obj{"vote": "approve"}).as("who was of it, unnamed").refused(403, "electorate_empty")
-		r.vote(s.org(t).agent("stranger"), id, "approve").as("a stranger").refused(403, "not_in_electorate")
+		r.role(a, b, "admin").Want(200)
+		r.remove(a, a).Want(204)
+		r.vote(b, id, "approve").Refused(403, "electorate_empty")
+		r.vote(a, id, "approve").As("who was of the electorate").Refused(403, "electorate_empty")
+		a.Org.Post(r.path("/requests/"+id+"/vote"), obj{"vote": "approve"}).As("who was of it, unnamed").Refused(403, "electorate_empty")
+		r.vote(s.Org(t).Agent("stranger"), id, "approve").As("a stranger").Refused(403, "not_in_electorate")
 		r.checkRequest("nobody left", b, id, "status", "pending", "electorate_size", 0, "approvals", 0, "denials", 0, "you_may_vote", false)
 		r.checkMembers("nobody left", b)
 	})
@@ -178,36 +178,36 @@ func TestElectorateEmpty(t *testing.T) {
 // TestWhoVotes: if the request names no agent, the caller's only agent in the electorate
 // votes.
 func TestWhoVotes(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, other := s.org(t), s.org(t)
-		a, b := o.agent("a"), o.agent("b")
-		other.agent("outside")
-		c, late := other.agent("c"), other.agent("late")
-		x := s.org(t).agent("x")
+	Each(t, func(t *testing.T, s *Server) {
+		o, other := s.Org(t), s.Org(t)
+		a, b := o.Agent("a"), o.Agent("b")
+		other.Agent("outside")
+		c, late := other.Agent("c"), other.Agent("late")
+		x := s.Org(t).Agent("x")
 		r := a.groupWithPolicy("unanimity", b, c)
-		id := text(r.applied(x), "id")
+		id := Text(r.applied(x), "id")
 		r.seats(late)
 		path := r.path("/requests/" + id + "/vote")
-		several := o.post(path, obj{"vote": "approve"}).refused(400, "agent_required")
-		if told, _ := several.at("candidates").([]any); !sameSet(told, []any{a.id, b.id}) {
-			several.errorf("candidates should be %s and %s", a.id, b.id)
+		several := o.Post(path, obj{"vote": "approve"}).Refused(400, "agent_required")
+		if told, _ := several.At("candidates").([]any); !SameSet(told, []any{a.ID, b.ID}) {
+			several.Errorf("candidates should be %s and %s", a.ID, b.ID)
 		}
-		other.post(path, obj{"vote": "approve"}).as("the only elector").want(200).is("your_vote", "approve", "status", "pending")
+		other.Post(path, obj{"vote": "approve"}).As("the only elector").Want(200).Is("your_vote", "approve", "status", "pending")
 		r.checkRequest("the only elector", c, id, "your_vote", "approve", "approvals", 1)
-		o.post(path, obj{"vote": "approve"}, "X-Svc-Agent", nobody).refused(403, "not_owner")
-		x.org.post(path, obj{"vote": "approve"}).as("of none").refused(403, "not_in_electorate")
+		o.Post(path, obj{"vote": "approve"}, "X-Svc-Agent", Nobody).Refused(403, "not_owner")
+		x.Org.Post(path, obj{"vote": "approve"}).As("of none").Refused(403, "not_in_electorate")
 	})
 }
 
 // TestYouMayVote: what each caller sees of a request, and why.
 func TestYouMayVote(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, other := s.org(t), s.org(t)
-		a, b, late := o.agent("a"), o.agent("b"), o.agent("late")
-		c := other.agent("c")
-		x, y := s.org(t).agent("x"), s.org(t).agent("y")
+	Each(t, func(t *testing.T, s *Server) {
+		o, other := s.Org(t), s.Org(t)
+		a, b, late := o.Agent("a"), o.Agent("b"), o.Agent("late")
+		c := other.Agent("c")
+		x, y := s.Org(t).Agent("x"), s.Org(t).Agent("y")
 		r := a.groupWithPolicy("majority", b, c)
-		application := text(r.applied(x), "id")
+		application := Text(r.applied(x), "id")
 		nomination := r.invited(c, y, "pending")
 		r.seats(late)
 		may := func(what string, row obj, reason string) {
@@ -216,66 +216,66 @@ func TestYouMayVote(t *testing.T) {
 				t.Errorf("%s: you_may_vote is %v, %v, want %s", what, row["you_may_vote"], row["you_may_vote_reason"], reason)
 			}
 		}
-		row := func(a *answer) obj {
+		row := func(a *Answer) obj {
 			t.Helper()
-			for _, row := range a.want(200).items() {
+			for _, row := range a.Want(200).Items() {
 				if row["id"] == application {
 					return row
 				}
 			}
-			a.fatalf("no row of the application")
+			a.Fatalf("no row of the application")
 			return nil
 		}
 		path := r.path("/requests")
 		may("an elector", r.request(a, application), "ok")
 		may("one who nominated", r.request(c, nomination), "ok")
 		may("one who came later", r.request(late, application), "not_in_electorate")
-		may("none named, two electors", row(o.get(path)), "no_acting_agent")
-		may("none named, one elector", row(other.get(path)), "ok")
+		may("none named, two electors", row(o.Get(path)), "no_acting_agent")
+		may("none named, one elector", row(other.Get(path)), "ok")
 		may("the applicant", r.applied(x), "own_request")
-		may("the nominee", objects(y.get("/groups/invites").want(200).list)[0], "own_request")
+		may("the nominee", Objects(y.Get("/groups/invites").Want(200).List)[0], "own_request")
 		r.voted(a, application, "approve")
 		may("who has voted may change it", r.request(a, application), "ok")
 		r.voted(b, application, "approve")
 		may("settled", r.request(a, application), "request_closed")
 		may("settled, for one who came later", r.request(late, application), "request_closed")
 
-		closed := a.group(obj{"members": []string{x.id}})
-		invitation := text(closed.requests(a, "invited")[0], "id")
+		closed := a.group(obj{"members": []string{x.ID}})
+		invitation := Text(closed.requests(a, "invited")[0], "id")
 		may("an invitation", closed.request(a, invitation), "not_a_vote")
-		may("an invitation, to the invitee", objects(x.get("/groups/invites").want(200).list)[0], "not_a_vote")
+		may("an invitation, to the invitee", Objects(x.Get("/groups/invites").Want(200).List)[0], "not_a_vote")
 	})
 }
 
 // TestRequestSettings: a request keeps the duration and the policy of the moment it was
 // filed. A denied applicant may file again.
 func TestRequestSettings(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
-		x, y := s.org(t).agent("x"), s.org(t).agent("y")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a, b, c := o.Agent("a"), o.Agent("b"), o.Agent("c")
+		x, y := s.Org(t).Agent("x"), s.Org(t).Agent("y")
 		r := a.groupWithPolicy("majority", b, c)
-		r.patch(obj{"vote_duration_hours": 3}).want(200)
+		r.patch(obj{"vote_duration_hours": 3}).Want(200)
 		first := r.applied(x)
 		lasts(t, "three hours", first, 3*time.Hour)
-		r.patch(obj{"vote_duration_hours": 5, "enrollment_policy": "unanimity"}).want(200)
-		r.checkRequest("filed before", a, text(first, "id"), "approvals_needed", 2, "denials_needed", 2, "expires_at", first["expires_at"])
+		r.patch(obj{"vote_duration_hours": 5, "enrollment_policy": "unanimity"}).Want(200)
+		r.checkRequest("filed before", a, Text(first, "id"), "approvals_needed", 2, "denials_needed", 2, "expires_at", first["expires_at"])
 		second := r.applied(y)
 		lasts(t, "five hours", second, 5*time.Hour)
-		r.checkRequest("filed after", a, text(second, "id"), "approvals_needed", 3, "denials_needed", 1)
-		if status := r.voted(a, text(second, "id"), "deny"); status != "denied" {
+		r.checkRequest("filed after", a, Text(second, "id"), "approvals_needed", 3, "denials_needed", 1)
+		if status := r.voted(a, Text(second, "id"), "deny"); status != "denied" {
 			t.Errorf("the first denial: %s", status)
 		}
 		again := r.applied(y)
 		if again["id"] == second["id"] {
 			t.Error("a denied applicant cannot file again")
 		}
-		r.patch(obj{"enrollment_policy": "closed"}).want(200)
-		r.voted(a, text(first, "id"), "approve")
-		if status := r.voted(b, text(first, "id"), "approve"); status != "approved" {
+		r.patch(obj{"enrollment_policy": "closed"}).Want(200)
+		r.voted(a, Text(first, "id"), "approve")
+		if status := r.voted(b, Text(first, "id"), "approve"); status != "approved" {
 			t.Errorf("a majority request in a group that was closed later: %s", status)
 		}
-		z := s.org(t).agent("z")
+		z := s.Org(t).Agent("z")
 		r.invited(a, z, "invited")
 		lasts(t, "an invitation", r.requests(a, "invited")[0], 7*24*time.Hour)
 	})
@@ -283,8 +283,8 @@ func TestRequestSettings(t *testing.T) {
 
 func lasts(t testing.TB, what string, request obj, want time.Duration) {
 	t.Helper()
-	created, err1 := time.Parse(time.RFC3339, text(request, "created_at"))
-	expires, err2 := time.Parse(time.RFC3339, text(request, "expires_at"))
+	created, err1 := time.Parse(time.RFC3339, Text(request, "created_at"))
+	expires, err2 := time.Parse(time.RFC3339, Text(request, "expires_at"))
 	if got := expires.Sub(created); err1 != nil || err2 != nil || got.Round(time.Second) != want {
 		t.Errorf("%s: a request expires after %v, want %v", what, got, want)
 	}
@@ -293,19 +293,19 @@ func lasts(t testing.TB, what string, request obj, want time.Duration) {
 // TestRequestSelector: the filter selects pending votes, unaccepted invitations, both, or
 // all.
 func TestRequestSelector(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, guests := s.org(t), s.org(t)
-		a, b := o.agent("a"), o.agent("b")
+	Each(t, func(t *testing.T, s *Server) {
+		o, guests := s.Org(t), s.Org(t)
+		a, b := o.Agent("a"), o.Agent("b")
 		r := a.groupWithPolicy("majority", b)
 		applications := map[string]string{}
 		for _, status := range []string{"pending", "approved", "denied"} {
-			applications[status] = text(r.applied(guests.agent("x"+randomHex(3))), "id")
+			applications[status] = Text(r.applied(guests.Agent("x"+RandomHex(3))), "id")
 		}
 		r.voted(a, applications["denied"], "deny")
 		r.voted(a, applications["approved"], "approve")
 		r.voted(b, applications["approved"], "approve")
-		r.patch(obj{"enrollment_policy": "closed"}).want(200)
-		y, z := guests.agent("y"), guests.agent("z")
+		r.patch(obj{"enrollment_policy": "closed"}).Want(200)
+		y, z := guests.Agent("y"), guests.Agent("z")
 		invitation, accepted := r.invited(a, y, "invited"), r.invited(a, z, "invited")
 		r.joined(z)
 		for status, want := range map[string][]any{
@@ -320,15 +320,15 @@ func TestRequestSelector(t *testing.T) {
 				query = "?limit=2"
 			}
 			got := []any{}
-			for _, row := range b.list(r.path("/requests"), query) {
+			for _, row := range b.List(r.path("/requests"), query) {
 				got = append(got, row["id"])
 			}
-			if !sameSet(got, want) {
+			if !SameSet(got, want) {
 				t.Errorf("status=%s: %v, want %v", status, got, want)
 			}
 		}
-		a.request("GET", r.path("/requests?status=odd"), nil).invalid("query.status", "enum")
-		a.request("GET", r.path("/requests?limit=0"), nil).invalid("query.limit", "greater_than_equal")
-		a.request("GET", r.path("/requests?cursor=nonsense"), nil).refused(400, "invalid_cursor")
+		a.Request("GET", r.path("/requests?status=odd"), nil).Invalid("query.status", "enum")
+		a.Request("GET", r.path("/requests?limit=0"), nil).Invalid("query.limit", "greater_than_equal")
+		a.Request("GET", r.path("/requests?cursor=nonsense"), nil).Refused(400, "invalid_cursor")
 	})
 }

@@ -7,106 +7,106 @@ import (
 )
 
 func TestRequestID(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		for _, id := range []string{"a", "req-1_2.3", strings.Repeat("x", 128)} {
-			a := s.call(t, "", "GET", "/health", nil, "X-Request-ID", id).want(200)
-			if a.header.Get("X-Request-ID") != id {
-				a.errorf("%q is not echoed", id)
+			a := s.Call(t, "", "GET", "/health", nil, "X-Request-ID", id).Want(200)
+			if a.Header.Get("X-Request-ID") != id {
+				a.Errorf("%q is not echoed", id)
 			}
 		}
 		for _, id := range []string{strings.Repeat("x", 129), "a b", "<script>", "ä"} {
-			a := s.call(t, "", "GET", "/health", nil, "X-Request-ID", id).want(200)
-			if got := a.header.Get("X-Request-ID"); got == id || got == "" {
-				a.errorf("%q is echoed as %q", id, got)
+			a := s.Call(t, "", "GET", "/health", nil, "X-Request-ID", id).Want(200)
+			if got := a.Header.Get("X-Request-ID"); got == id || got == "" {
+				a.Errorf("%q is echoed as %q", id, got)
 			}
 		}
 		seen := map[string]bool{}
 		for range 50 {
-			seen[s.call(t, "", "GET", "/health", nil).want(200).header.Get("X-Request-ID")] = true
+			seen[s.Call(t, "", "GET", "/health", nil).Want(200).Header.Get("X-Request-ID")] = true
 		}
 		if len(seen) != 50 {
 			t.Errorf("50 requests had %d ids", len(seen))
 		}
-		a := s.call(t, "", "GET", "/org", nil, "X-Request-ID", "mine").refused(401, "not_authenticated")
-		a.is("request_id", "mine")
+		a := s.Call(t, "", "GET", "/org", nil, "X-Request-ID", "mine").Refused(401, "not_authenticated")
+		a.Is("request_id", "mine")
 	})
 }
 
 func TestSecurityHeaders(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		for _, a := range []*answer{
-			o.get("/org"), o.get("/nothing"), o.get("/messages/" + nobody), s.call(t, "", "GET", "/org", nil),
-			s.call(t, "", "GET", "/health", nil), s.call(t, "", "GET", "/docs", nil), s.call(t, "", "GET", "/openapi.json", nil),
-			o.post("/messages", obj{}),
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		for _, a := range []*Answer{
+			o.Get("/org"), o.Get("/nothing"), o.Get("/messages/" + Nobody), s.Call(t, "", "GET", "/org", nil),
+			s.Call(t, "", "GET", "/health", nil), s.Call(t, "", "GET", "/docs", nil), s.Call(t, "", "GET", "/openapi.json", nil),
+			o.Post("/messages", obj{}),
 		} {
-			if a.header.Get("X-Content-Type-Options") != "nosniff" {
-				a.errorf("X-Content-Type-Options is %q", a.header.Get("X-Content-Type-Options"))
+			if a.Header.Get("X-Content-Type-Options") != "nosniff" {
+				a.Errorf("X-Content-Type-Options is %q", a.Header.Get("X-Content-Type-Options"))
 			}
 		}
 	})
 }
 
 func TestCORS(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		g := o.agent("open")
-		for _, path := range []string{"/health", g.path("/keys"), "/agents/keys?ids=" + g.id, "/.well-known/jwks.json", "/openapi.json", g.path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.handle} {
-			a := s.call(t, "", "GET", path, nil, "Origin", "https://app.example").want(200)
-			if a.header.Get("Access-Control-Allow-Origin") != "*" {
-				a.errorf("Access-Control-Allow-Origin is %q", a.header.Get("Access-Control-Allow-Origin"))
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		g := o.Agent("open")
+		for _, path := range []string{"/health", g.Path("/keys"), "/agents/keys?ids=" + g.ID, "/.well-known/jwks.json", "/openapi.json", g.Path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.Handle} {
+			a := s.Call(t, "", "GET", path, nil, "Origin", "https://app.example").Want(200)
+			if a.Header.Get("Access-Control-Allow-Origin") != "*" {
+				a.Errorf("Access-Control-Allow-Origin is %q", a.Header.Get("Access-Control-Allow-Origin"))
 			}
-			if a.header.Get("Access-Control-Allow-Credentials") != "" {
-				a.errorf("credentials are allowed across origins")
+			if a.Header.Get("Access-Control-Allow-Credentials") != "" {
+				a.Errorf("credentials are allowed across origins")
 			}
-			p := s.call(t, "", "OPTIONS", path, nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET")
-			if p.status/100 != 2 || p.header.Get("Access-Control-Allow-Origin") != "*" {
-				p.errorf("the preflight fails")
-			}
-		}
-		for _, path := range []string{"/org", "/agents", g.path(""), g.path("/messages")} {
-			p := s.call(t, "", "OPTIONS", path, nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET").want(204)
-			if p.header.Get("Access-Control-Allow-Origin") != "" || p.header.Get("Access-Control-Allow-Headers") != "" {
-				p.errorf("a private resource is open to every origin")
+			p := s.Call(t, "", "OPTIONS", path, nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET")
+			if p.Status/100 != 2 || p.Header.Get("Access-Control-Allow-Origin") != "*" {
+				p.Errorf("the preflight fails")
 			}
 		}
-		a := o.get("/org", "Origin", "https://app.example").want(200)
-		if a.header.Get("Access-Control-Allow-Origin") != "" {
-			a.errorf("a private answer is open to every origin")
+		for _, path := range []string{"/org", "/agents", g.Path(""), g.Path("/messages")} {
+			p := s.Call(t, "", "OPTIONS", path, nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET").Want(204)
+			if p.Header.Get("Access-Control-Allow-Origin") != "" || p.Header.Get("Access-Control-Allow-Headers") != "" {
+				p.Errorf("a private resource is open to every origin")
+			}
+		}
+		a := o.Get("/org", "Origin", "https://app.example").Want(200)
+		if a.Header.Get("Access-Control-Allow-Origin") != "" {
+			a.Errorf("a private answer is open to every origin")
 		}
 	})
 }
 
 func TestHead(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("headed")
-		for _, path := range []string{"/health", g.path("/keys"), g.path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.handle, "/.well-known/jwks.json"} {
-			a := s.call(t, "", "HEAD", path, nil)
-			if a.err != nil || a.status != http.StatusOK || len(a.raw) != 0 {
-				a.errorf("want 200 without a body")
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("headed")
+		for _, path := range []string{"/health", g.Path("/keys"), g.Path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.Handle, "/.well-known/jwks.json"} {
+			a := s.Call(t, "", "HEAD", path, nil)
+			if a.Err != nil || a.Status != http.StatusOK || len(a.Raw) != 0 {
+				a.Errorf("want 200 without a body")
 			}
 		}
-		s.call(t, "", "HEAD", "/nothing", nil).want(404)
+		s.Call(t, "", "HEAD", "/nothing", nil).Want(404)
 	})
 }
 
 func TestMediaTypes(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		body := verbatim(`{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		body := Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`)
 		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json", "application/problem+json;a=b", ""} {
-			a.post("/messages", body, "Content-Type", kind).as("%q", kind).want(201)
+			a.Post("/messages", body, "Content-Type", kind).As("%q", kind).Want(201)
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/json", "application/xml", "application/jsonx"} {
-			a.post("/messages", body, "Content-Type", kind).as("%q", kind).refused(415, "unsupported_media_type")
+			a.Post("/messages", body, "Content-Type", kind).As("%q", kind).Refused(415, "unsupported_media_type")
 		}
 	})
 }
 
 func TestStrictJSON(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		good := `"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ"`
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		good := `"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"`
 		for name, body := range map[string]string{
 			"cut off":          `{` + good,
 			"trailing":         `{` + good + `} x`,
@@ -123,31 +123,31 @@ func TestStrictJSON(t *testing.T) {
 			"duplicate inside": `{` + good + `,"metadata":{"a":1,"a":2}}`,
 			"escaped twin":     `{` + good + `,"\u0074ype":"svc.v1.dm"}`,
 		} {
-			a.post("/messages", verbatim(body)).as("%s", name).invalid("body", "json_invalid")
+			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "json_invalid")
 		}
 		for name, body := range map[string]string{"array": `[]`, "text": `"a"`, "number": `1`, "true": `true`} {
-			a.post("/messages", verbatim(body)).as("%s", name).invalid("body", "")
+			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "")
 		}
 		for name, body := range map[string]string{"empty": ``, "null": `null`} {
-			a.post("/messages", verbatim(body)).as("%s", name).invalid("body", "")
+			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "")
 		}
-		if n := len(b.everything()); n != 0 {
+		if n := len(b.Everything()); n != 0 {
 			t.Errorf("%d messages were created from bad bodies", n)
 		}
-		a.post("/messages", verbatim(" \r\n\t{"+good+",\"metadata\":{\"\\u00e4\":\"\\ud83d\\ude00\"}} \n")).want(201).is("metadata.ä", "😀")
+		a.Post("/messages", Verbatim(" \r\n\t{"+good+",\"metadata\":{\"\\u00e4\":\"\\ud83d\\ude00\"}} \n")).Want(201).Is("metadata.ä", "😀")
 	})
 }
 
 func TestDeepJSONIsHarmless(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for _, depth := range []int{2000, 100_000} {
-			body := `{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ","unheard_of":` +
+			body := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","unheard_of":` +
 				strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`
-			if r := a.post("/messages", verbatim(body)); r.err != nil || r.status >= 500 {
-				r.errorf("%d arrays deep", depth)
+			if r := a.Post("/messages", Verbatim(body)); r.Err != nil || r.Status >= 500 {
+				r.Errorf("%d arrays deep", depth)
 			}
 		}
-		s.call(t, "", "GET", "/health", nil).want(200)
+		s.Call(t, "", "GET", "/health", nil).Want(200)
 	})
 }

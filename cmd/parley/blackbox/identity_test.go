@@ -10,37 +10,37 @@ import (
 	"testing"
 )
 
-// webFinger is the path that finds an agent by its handle.
-func webFinger(g *agent) string {
-	return "/.well-known/webfinger?resource=" + url.QueryEscape("acct:"+g.handle)
+// WebFinger is the path that finds an agent by its handle.
+func WebFinger(g *Agent) string {
+	return "/.well-known/webfinger?resource=" + url.QueryEscape("acct:"+g.Handle)
 }
 
 // didOf returns the DID of an agent of a server with a domain.
-func didOf(g *agent, domain string) string {
-	return "did:web:" + g.org.slug + "." + strings.ReplaceAll(domain, ":", "%3A") + ":agents:" + g.name
+func didOf(g *Agent, domain string) string {
+	return "did:web:" + g.Org.Slug + "." + strings.ReplaceAll(domain, ":", "%3A") + ":agents:" + g.Name
 }
 
 func TestWebFinger(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("found")
-		card, well := s.base+"/agents/"+g.id+"/card", s.base+"/.well-known/agent-cards/"+g.id+".json"
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("found")
+		card, well := s.Base+"/agents/"+g.ID+"/card", s.Base+"/.well-known/agent-cards/"+g.ID+".json"
 		links := map[string]any{
 			"self":       obj{"rel": "self", "type": "application/json", "href": card},
 			"agent-card": obj{"rel": "agent-card", "type": "application/json", "href": well},
-			"did":        obj{"rel": "did", "type": "application/did+json", "href": s.base + "/agents/found/did.json?org=" + g.org.slug},
+			"did":        obj{"rel": "did", "type": "application/did+json", "href": s.Base + "/agents/found/did.json?org=" + g.Org.Slug},
 		}
 		all := []any{links["self"], links["agent-card"], links["did"]}
-		resource := "acct:found@" + g.org.slug + ".localhost"
-		ask := func(query string) *answer { return s.call(t, "", "GET", "/.well-known/webfinger"+query, nil) }
+		resource := "acct:found@" + g.Org.Slug + ".localhost"
+		ask := func(query string) *Answer { return s.Call(t, "", "GET", "/.well-known/webfinger"+query, nil) }
 		finds := func(query string, want []any) {
-			a := ask(query).want(200).is("subject", resource, "aliases", []any{didOf(g, "localhost")}, "links", want)
-			exactly(t, "WebFinger", a.body, "subject aliases links")
-			if a.header.Get("Content-Type") != "application/jrd+json" || a.header.Get("Access-Control-Allow-Origin") != "*" {
-				a.errorf("headers %v", a.header)
+			a := ask(query).Want(200).Is("subject", resource, "aliases", []any{didOf(g, "localhost")}, "links", want)
+			Exactly(t, "WebFinger", a.Body, "subject aliases links")
+			if a.Header.Get("Content-Type") != "application/jrd+json" || a.Header.Get("Access-Control-Allow-Origin") != "*" {
+				a.Errorf("headers %v", a.Header)
 			}
 		}
 		for _, query := range []string{
-			"?resource=" + resource, "?resource=" + url.QueryEscape(resource), "?resource=" + strings.ToUpper(resource), "?resource=AcCt:Found@" + strings.ToUpper(g.org.slug) + ".LocalHost",
+			"?resource=" + resource, "?resource=" + url.QueryEscape(resource), "?resource=" + strings.ToUpper(resource), "?resource=AcCt:Found@" + strings.ToUpper(g.Org.Slug) + ".LocalHost",
 			"?unknown=1&resource=" + resource, "?resource=" + strings.Replace(resource, "found", "%2566ound", 1), "?resource=" + resource + "&rel=self&rel=did&rel=agent-card",
 		} {
 			finds(query, all)
@@ -51,148 +51,148 @@ func TestWebFinger(t *testing.T) {
 			finds("?resource="+resource+rel, want)
 		}
 		for _, query := range []string{
-			"", "?resource=", "?resource", "?rel=self", "?resource=found@" + g.org.slug + ".localhost", "?resource=acct:found", "?resource=acct:@x.localhost", "?resource=%zz",
-			"?resource=acct:%25zz@" + g.org.slug + ".localhost", "?resource=" + resource + "&resource=" + resource, "?resource=acct:a%20b@x.localhost", "?resource=%ff",
-			"?resource=acct:" + strings.Repeat("a", 2100) + "@x.localhost", "?resource=" + resource + strings.Repeat("&rel=x", 33), "?resource=acct:%23board@" + g.org.slug + ".localhost",
+			"", "?resource=", "?resource", "?rel=self", "?resource=found@" + g.Org.Slug + ".localhost", "?resource=acct:found", "?resource=acct:@x.localhost", "?resource=%zz",
+			"?resource=acct:%25zz@" + g.Org.Slug + ".localhost", "?resource=" + resource + "&resource=" + resource, "?resource=acct:a%20b@x.localhost", "?resource=%ff",
+			"?resource=acct:" + strings.Repeat("a", 2100) + "@x.localhost", "?resource=" + resource + strings.Repeat("&rel=x", 33), "?resource=acct:%23board@" + g.Org.Slug + ".localhost",
 		} {
-			a := ask(query).refused(400, "validation_error")
-			if a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Cache-Control") != "no-store" {
-				a.errorf("headers %v", a.header)
+			a := ask(query).Refused(400, "validation_error")
+			if a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Cache-Control") != "no-store" {
+				a.Errorf("headers %v", a.Header)
 			}
 		}
-		other := s.org(t).agent("other")
+		other := s.Org(t).Agent("other")
 		for _, resource := range []string{
-			"acct:nobody@" + g.org.slug + ".localhost", "acct:other@" + g.org.slug + ".localhost", "acct:found@" + other.org.slug + ".localhost", "acct:found@nobody-here.localhost",
-			"acct:found@" + g.org.slug + ".example.org", "acct:found@localhost", "acct:found@" + g.org.slug + ".localhost:80", "acct:found@" + g.org.slug + ".localhost.",
-			"acct:%2523board@" + g.org.slug + ".localhost", "https://" + g.org.slug + ".localhost/agents/found", "mailto:found@" + g.org.slug + ".localhost", didOf(g, "localhost"), "acct:" + g.id + "@" + g.org.slug + ".localhost",
+			"acct:nobody@" + g.Org.Slug + ".localhost", "acct:other@" + g.Org.Slug + ".localhost", "acct:found@" + other.Org.Slug + ".localhost", "acct:found@nobody-here.localhost",
+			"acct:found@" + g.Org.Slug + ".example.org", "acct:found@localhost", "acct:found@" + g.Org.Slug + ".localhost:80", "acct:found@" + g.Org.Slug + ".localhost.",
+			"acct:%2523board@" + g.Org.Slug + ".localhost", "https://" + g.Org.Slug + ".localhost/agents/found", "mailto:found@" + g.Org.Slug + ".localhost", didOf(g, "localhost"), "acct:" + g.ID + "@" + g.Org.Slug + ".localhost",
 		} {
-			ask("?resource="+resource).as("%s", resource).refused(404, "not_found")
+			ask("?resource="+resource).As("%s", resource).Refused(404, "not_found")
 		}
-		s.call(t, "", "POST", "/.well-known/webfinger", obj{}).refused(405, "method_not_allowed")
+		s.Call(t, "", "POST", "/.well-known/webfinger", obj{}).Refused(405, "method_not_allowed")
 	})
 }
 
 // checkDID compares a DID document with the agent's keys.
-func checkDID(a *answer, g *agent, domain, base string) {
-	a.t.Helper()
+func checkDID(a *Answer, g *Agent, domain, base string) {
+	a.T.Helper()
 	did := didOf(g, domain)
-	sealKid := thumbprint("X25519", g.seal.PublicKey().Bytes())
-	signs, seals := did+"#"+g.signKid(), did+"#"+sealKid
+	sealKid := Thumbprint("X25519", g.Seal.PublicKey().Bytes())
+	signs, seals := did+"#"+g.SignKid(), did+"#"+sealKid
 	method := func(id string, key obj) obj {
 		return obj{"id": id, "type": "JsonWebKey2020", "controller": did, "publicKeyJwk": key}
 	}
-	a.want(200).is("id", did, "alsoKnownAs", []any{"acct:" + g.handle}, "verificationMethod", []any{
-		method(signs, merged(signJWK(g.sign), obj{"kid": g.signKid()})), method(seals, merged(sealJWK(g.seal), obj{"kid": sealKid})),
+	a.Want(200).Is("id", did, "alsoKnownAs", []any{"acct:" + g.Handle}, "verificationMethod", []any{
+		method(signs, Merged(SignJWK(g.Sign), obj{"kid": g.SignKid()})), method(seals, Merged(SealJWK(g.Seal), obj{"kid": sealKid})),
 	}, "authentication", []any{signs}, "assertionMethod", []any{signs}, "keyAgreement", []any{seals},
 		"service", []any{obj{"id": did + "#messaging", "type": "AgentMessaging", "serviceEndpoint": base + "/messages"}})
-	if a.header.Get("Content-Type") != "application/did+json" || a.header.Get("Vary") != "Host" || a.header.Get("Access-Control-Allow-Origin") != "*" {
-		a.errorf("headers %v", a.header)
+	if a.Header.Get("Content-Type") != "application/did+json" || a.Header.Get("Vary") != "Host" || a.Header.Get("Access-Control-Allow-Origin") != "*" {
+		a.Errorf("headers %v", a.Header)
 	}
 }
 
 func TestDIDDocument(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g, other := s.org(t).agent("known"), s.org(t).agent("known")
-		at := func(host, path string) *answer {
-			return s.call(t, "", "GET", path, nil, "Host", host).as("on %s", host)
+	Each(t, func(t *testing.T, s *Server) {
+		g, other := s.Org(t).Agent("known"), s.Org(t).Agent("known")
+		at := func(host, path string) *Answer {
+			return s.Call(t, "", "GET", path, nil, "Host", host).As("on %s", host)
 		}
-		own := g.org.slug + ".localhost"
+		own := g.Org.Slug + ".localhost"
 		for _, host := range []string{own, strings.ToUpper(own), own + ":8080", own + ":65535"} {
-			checkDID(at(host, "/agents/known/did.json"), g, "localhost", s.base)
+			checkDID(at(host, "/agents/known/did.json"), g, "localhost", s.Base)
 		}
-		checkDID(at(other.org.slug+".localhost", "/agents/known/did.json"), other, "localhost", s.base)
-		for _, host := range []string{"localhost", "127.0.0.1:1", "evil.example", "x." + own, own + ".", own + ".evil.example", g.org.slug + ".localhost2", "[::1]:80"} {
-			at(host, "/agents/known/did.json").refused(404, "not_found")
+		checkDID(at(other.Org.Slug+".localhost", "/agents/known/did.json"), other, "localhost", s.Base)
+		for _, host := range []string{"localhost", "127.0.0.1:1", "evil.example", "x." + own, own + ".", own + ".evil.example", g.Org.Slug + ".localhost2", "[::1]:80"} {
+			at(host, "/agents/known/did.json").Refused(404, "not_found")
 		}
-		for _, path := range []string{"/agents/nobody/did.json", "/agents/KNOWN/did.json", "/agents/known%20/did.json", "/agents/" + nobody + "/did.json", "/agents/@/did.json", "/agents/known@nobody-here.localhost/did.json"} {
-			a := at(own, path).refused(404, "not_found")
-			if a.header.Get("Vary") != "Host" || a.header.Get("Cache-Control") != "no-store" {
-				a.errorf("headers %v", a.header)
+		for _, path := range []string{"/agents/nobody/did.json", "/agents/KNOWN/did.json", "/agents/known%20/did.json", "/agents/" + Nobody + "/did.json", "/agents/@/did.json", "/agents/known@nobody-here.localhost/did.json"} {
+			a := at(own, path).Refused(404, "not_found")
+			if a.Header.Get("Vary") != "Host" || a.Header.Get("Cache-Control") != "no-store" {
+				a.Errorf("headers %v", a.Header)
 			}
 		}
 		// By id and handle an agent is found on the server's own host too, and on that of
 		// its organization, but not on that of another one.
-		for _, name := range []string{g.id, g.handle, url.PathEscape(strings.ToUpper(g.handle))} {
-			checkDID(at(s.addr, "/agents/"+name+"/did.json"), g, "localhost", s.base)
-			checkDID(at(own, "/agents/"+name+"/did.json"), g, "localhost", s.base)
-			at(other.org.slug+".localhost", "/agents/"+name+"/did.json").refused(404, "not_found")
+		for _, name := range []string{g.ID, g.Handle, url.PathEscape(strings.ToUpper(g.Handle))} {
+			checkDID(at(s.Addr, "/agents/"+name+"/did.json"), g, "localhost", s.Base)
+			checkDID(at(own, "/agents/"+name+"/did.json"), g, "localhost", s.Base)
+			at(other.Org.Slug+".localhost", "/agents/"+name+"/did.json").Refused(404, "not_found")
 		}
 		// --dev reads ?org=, which takes precedence over the host.
-		for _, host := range []string{s.addr, own, other.org.slug + ".localhost"} {
-			checkDID(at(host, "/agents/known/did.json?org="+g.org.slug), g, "localhost", s.base)
+		for _, host := range []string{s.Addr, own, other.Org.Slug + ".localhost"} {
+			checkDID(at(host, "/agents/known/did.json?org="+g.Org.Slug), g, "localhost", s.Base)
 		}
 		for _, slug := range []string{"nobody-here", "", "A", "x@y"} {
-			at(s.addr, "/agents/known/did.json?org="+slug).refused(404, "not_found")
+			at(s.Addr, "/agents/known/did.json?org="+slug).Refused(404, "not_found")
 		}
-		s.call(t, "", "PUT", "/agents/known/did.json", nil).refused(405, "method_not_allowed")
+		s.Call(t, "", "PUT", "/agents/known/did.json", nil).Refused(405, "method_not_allowed")
 	})
 }
 
-func wellKnownCard(g *agent) string { return "/.well-known/agent-cards/" + g.id + ".json" }
+func WellKnownCard(g *Agent) string { return "/.well-known/agent-cards/" + g.ID + ".json" }
 
 // TestWellKnownCard: the card of an active agent is there while it is public, also that of
 // an unlisted agent, and equals the card at its own address.
 func TestWellKnownCard(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("carded")
-		there := func() *answer { return s.call(t, "", "GET", wellKnownCard(g), nil) }
-		there().as("without a card").refused(404, "not_found")
-		g.put(g.path("/card"), plainCard()).want(200)
-		there().as("not public").refused(404, "not_found")
-		g.put(g.path("/card"), merged(fullCard(), obj{"is_public": true})).want(200)
-		a, b := there().want(200), s.call(t, "", "GET", g.path("/card"), nil).want(200)
-		if string(a.raw) != string(b.raw) || a.header.Get("ETag") != b.header.Get("ETag") || a.header.Get("Cache-Control") != "public, max-age=300" || a.header.Get("Access-Control-Allow-Origin") != "*" {
-			a.errorf("headers %v, and the card itself is %s", a.header, b.raw)
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("carded")
+		there := func() *Answer { return s.Call(t, "", "GET", WellKnownCard(g), nil) }
+		there().As("without a card").Refused(404, "not_found")
+		g.Put(g.Path("/card"), PlainCard()).Want(200)
+		there().As("not public").Refused(404, "not_found")
+		g.Put(g.Path("/card"), Merged(FullCard(), obj{"is_public": true})).Want(200)
+		a, b := there().Want(200), s.Call(t, "", "GET", g.Path("/card"), nil).Want(200)
+		if string(a.Raw) != string(b.Raw) || a.Header.Get("ETag") != b.Header.Get("ETag") || a.Header.Get("Cache-Control") != "public, max-age=300" || a.Header.Get("Access-Control-Allow-Origin") != "*" {
+			a.Errorf("headers %v, and the card itself is %s", a.Header, b.Raw)
 		}
-		s.call(t, "", "GET", wellKnownCard(g), nil, "If-None-Match", a.header.Get("ETag")).want(304)
-		if h := s.call(t, "", "HEAD", wellKnownCard(g), nil).want(200); len(h.raw) != 0 {
-			h.errorf("HEAD has a body")
+		s.Call(t, "", "GET", WellKnownCard(g), nil, "If-None-Match", a.Header.Get("ETag")).Want(304)
+		if h := s.Call(t, "", "HEAD", WellKnownCard(g), nil).Want(200); len(h.Raw) != 0 {
+			h.Errorf("HEAD has a body")
 		}
-		g.patch(g.path(""), obj{"unlisted": true}).want(200)
-		there().as("unlisted").want(200)
-		s.call(t, "", "GET", "/.well-known/agent-cards/"+nobody+".json", nil).refused(404, "not_found")
-		s.call(t, "", "GET", "/.well-known/agent-cards/x.json", nil).invalid("path", "uuid_parsing")
-		for _, path := range []string{"/.well-known/agent-cards/" + g.id, "/.well-known/agent-cards/" + g.id + ".xml", "/.well-known/agent-cards/"} {
-			s.call(t, "", "GET", path, nil).as("%s", path).refused(404, "not_found")
+		g.Patch(g.Path(""), obj{"unlisted": true}).Want(200)
+		there().As("unlisted").Want(200)
+		s.Call(t, "", "GET", "/.well-known/agent-cards/"+Nobody+".json", nil).Refused(404, "not_found")
+		s.Call(t, "", "GET", "/.well-known/agent-cards/x.json", nil).Invalid("path", "uuid_parsing")
+		for _, path := range []string{"/.well-known/agent-cards/" + g.ID, "/.well-known/agent-cards/" + g.ID + ".xml", "/.well-known/agent-cards/"} {
+			s.Call(t, "", "GET", path, nil).As("%s", path).Refused(404, "not_found")
 		}
-		g.put(g.path("/card"), plainCard()).want(200)
-		there().as("no longer public").refused(404, "not_found")
-		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
-		g.delete(g.path("")).want(204)
-		there().as("revoked").refused(404, "not_found")
+		g.Put(g.Path("/card"), PlainCard()).Want(200)
+		there().As("no longer public").Refused(404, "not_found")
+		g.Put(g.Path("/card"), Merged(PlainCard(), obj{"is_public": true})).Want(200)
+		g.Delete(g.Path("")).Want(204)
+		there().As("revoked").Refused(404, "not_found")
 	})
 }
 
 // TestA2AInDIDDocument: the document lists the bridge while the agent's card enables it.
 // Every change is seen by clients that compare tags or dates.
 func TestA2AInDIDDocument(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		g := s.org(t).agent("bridged")
-		path := g.path("/did.json")
+	Each(t, func(t *testing.T, s *Server) {
+		g := s.Org(t).Agent("bridged")
+		path := g.Path("/did.json")
 		did := didOf(g, "localhost")
-		bridge := obj{"id": did + "#a2a", "type": "A2A", "serviceEndpoint": s.base + "/a2a/" + g.handle}
+		bridge := obj{"id": did + "#a2a", "type": "A2A", "serviceEndpoint": s.Base + "/a2a/" + g.Handle}
 		for _, step := range []struct {
-			change  func() *answer
+			change  func() *Answer
 			bridged bool
 		}{
-			{func() *answer { return g.put(g.path("/card"), extended("a2a_enabled", true)).want(200) }, true},
-			{func() *answer { return g.delete(g.path("/card")).want(204) }, false},
-			{func() *answer { return g.put(g.path("/card"), extended("a2a_enabled", true)).want(200) }, true},
-			{func() *answer { return g.put(g.path("/card"), plainCard()).want(200) }, false},
+			{func() *Answer { return g.Put(g.Path("/card"), Extended("a2a_enabled", true)).Want(200) }, true},
+			{func() *Answer { return g.Delete(g.Path("/card")).Want(204) }, false},
+			{func() *Answer { return g.Put(g.Path("/card"), Extended("a2a_enabled", true)).Want(200) }, true},
+			{func() *Answer { return g.Put(g.Path("/card"), PlainCard()).Want(200) }, false},
 		} {
-			aSecondPasses()
-			settled := s.call(t, "", "GET", path, nil).want(200)
+			ASecondPasses()
+			settled := s.Call(t, "", "GET", path, nil).Want(200)
 			step.change()
 			lists := func(condition, value string) {
-				a := s.call(t, "", "GET", path, nil, condition, value).as("%s: %s", condition, value).want(200)
-				services, _ := a.at("service").([]any)
+				a := s.Call(t, "", "GET", path, nil, condition, value).As("%s: %s", condition, value).Want(200)
+				services, _ := a.At("service").([]any)
 				if listed := len(services) == 2 && fmt.Sprint(services[1]) == fmt.Sprint(bridge); listed != step.bridged || len(services) > 2 {
-					a.errorf("services %v, want the bridge: %v", services, step.bridged)
+					a.Errorf("services %v, want the bridge: %v", services, step.bridged)
 				}
 			}
-			lists("If-None-Match", settled.header.Get("ETag"))
-			aSecondPasses()
-			lists("If-Modified-Since", settled.header.Get("Last-Modified"))
+			lists("If-None-Match", settled.Header.Get("ETag"))
+			ASecondPasses()
+			lists("If-Modified-Since", settled.Header.Get("Last-Modified"))
 		}
 	})
 }
@@ -200,20 +200,20 @@ func TestA2AInDIDDocument(t *testing.T) {
 // TestUnlistedAndRevokedIdentity: the documents of an unlisted agent are found by its
 // handle and id. A revoked agent has none.
 func TestUnlistedAndRevokedIdentity(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		g, h := o.agent("hidden"), o.agent("gone")
-		g.patch(g.path(""), obj{"unlisted": true}).want(200)
-		for g, status := range map[*agent]int{g: 200, h: 404} {
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		g, h := o.Agent("hidden"), o.Agent("gone")
+		g.Patch(g.Path(""), obj{"unlisted": true}).Want(200)
+		for g, status := range map[*Agent]int{g: 200, h: 404} {
 			if status == 404 {
-				g.delete(g.path("")).want(204)
+				g.Delete(g.Path("")).Want(204)
 			}
-			for _, path := range []string{webFinger(g), g.path("/did.json"), "/agents/" + g.handle + "/did.json", "/agents/" + g.name + "/did.json?org=" + o.slug, g.path("/keys")} {
+			for _, path := range []string{WebFinger(g), g.Path("/did.json"), "/agents/" + g.Handle + "/did.json", "/agents/" + g.Name + "/did.json?org=" + o.Slug, g.Path("/keys")} {
 				for _, method := range []string{"GET", "HEAD"} {
-					s.call(t, "", method, path, nil).want(status)
+					s.Call(t, "", method, path, nil).Want(status)
 				}
 			}
-			s.call(t, "", "GET", "/agents/"+g.name+"/did.json", nil, "Host", o.slug+".localhost").want(status)
+			s.Call(t, "", "GET", "/agents/"+g.Name+"/did.json", nil, "Host", o.Slug+".localhost").Want(status)
 		}
 	})
 }
@@ -221,24 +221,24 @@ func TestUnlistedAndRevokedIdentity(t *testing.T) {
 // TestIdentityOfAPublicServer: without --dev, hosts alone name organizations, and links
 // lead to them. A port of the domain is encoded in DIDs.
 func TestIdentityOfAPublicServer(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		for _, domain := range []string{"svc.test", "svc.test:8443"} {
-			s := start(t, "--journals", journals, "--dev=false", "--pow-bits", "8", "--domain", domain, "--base-url", "https://api.svc.test/parley")
-			g := s.org(t).agent("public")
-			host := g.org.slug + "." + domain
-			a := s.call(t, "", "GET", webFinger(g), nil).want(200).is("aliases", []any{didOf(g, domain)}, "subject", "acct:public@"+host)
-			for i, href := range []string{"https://api.svc.test/parley/agents/" + g.id + "/card", "https://api.svc.test/parley/.well-known/agent-cards/" + g.id + ".json", "https://" + host + "/agents/public/did.json"} {
-				if links, _ := a.at("links").([]any); len(links) != 3 || links[i].(obj)["href"] != href {
-					a.errorf("links, want %s", href)
+			s := Start(t, "--journals", journals, "--dev=false", "--pow-bits", "8", "--domain", domain, "--base-url", "https://api.svc.test/parley")
+			g := s.Org(t).Agent("public")
+			host := g.Org.Slug + "." + domain
+			a := s.Call(t, "", "GET", WebFinger(g), nil).Want(200).Is("aliases", []any{didOf(g, domain)}, "subject", "acct:public@"+host)
+			for i, href := range []string{"https://api.svc.test/parley/agents/" + g.ID + "/card", "https://api.svc.test/parley/.well-known/agent-cards/" + g.ID + ".json", "https://" + host + "/agents/public/did.json"} {
+				if links, _ := a.At("links").([]any); len(links) != 3 || links[i].(obj)["href"] != href {
+					a.Errorf("links, want %s", href)
 				}
 			}
-			for _, host := range []string{host, g.org.slug + ".svc.test", g.org.slug + ".SVC.test:1"} {
-				checkDID(s.call(t, "", "GET", "/agents/public/did.json", nil, "Host", host), g, domain, "https://api.svc.test/parley")
+			for _, host := range []string{host, g.Org.Slug + ".svc.test", g.Org.Slug + ".SVC.test:1"} {
+				checkDID(s.Call(t, "", "GET", "/agents/public/did.json", nil, "Host", host), g, domain, "https://api.svc.test/parley")
 			}
-			for _, host := range []string{s.addr, "svc.test", "api.svc.test", "other.svc.test"} {
-				s.call(t, "", "GET", "/agents/public/did.json?org="+g.org.slug, nil, "Host", host).as("?org= on %s", host).refused(404, "not_found")
+			for _, host := range []string{s.Addr, "svc.test", "api.svc.test", "other.svc.test"} {
+				s.Call(t, "", "GET", "/agents/public/did.json?org="+g.Org.Slug, nil, "Host", host).As("?org= on %s", host).Refused(404, "not_found")
 			}
-			checkDID(s.call(t, "", "GET", "/agents/public/did.json?org=other", nil, "Host", host), g, domain, "https://api.svc.test/parley")
+			checkDID(s.Call(t, "", "GET", "/agents/public/did.json?org=other", nil, "Host", host), g, domain, "https://api.svc.test/parley")
 		}
 	})
 }
@@ -246,19 +246,19 @@ func TestIdentityOfAPublicServer(t *testing.T) {
 // TestServerBelowItsDomain: a server whose own host has the form of an organization's finds
 // every agent there by handle and id, and no organization can register as that host.
 func TestServerBelowItsDomain(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		for _, domain := range []string{"svc.test", "svc.test:8443"} {
-			s := start(t, "--journals", journals, "--domain", domain, "--base-url", "https://Hub.svc.test:8443")
-			g := s.org(t).agent("public")
-			for _, name := range []string{g.id, g.handle} {
+			s := Start(t, "--journals", journals, "--domain", domain, "--base-url", "https://Hub.svc.test:8443")
+			g := s.Org(t).Agent("public")
+			for _, name := range []string{g.ID, g.Handle} {
 				for _, host := range []string{"hub.svc.test", "HUB.svc.test:8443"} {
-					checkDID(s.call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", host), g, domain, "https://Hub.svc.test:8443")
+					checkDID(s.Call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", host), g, domain, "https://Hub.svc.test:8443")
 				}
-				s.call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", "other.svc.test").as("%s", name).refused(404, "not_found")
+				s.Call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", "other.svc.test").As("%s", name).Refused(404, "not_found")
 			}
-			s.call(t, "", "GET", "/agents/public/did.json", nil, "Host", "hub.svc.test").refused(404, "not_found")
-			s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub"}).invalid("body.org_slug", "value_error")
-			s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub2"}).want(201)
+			s.Call(t, "", "GET", "/agents/public/did.json", nil, "Host", "hub.svc.test").Refused(404, "not_found")
+			s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub"}).Invalid("body.org_slug", "value_error")
+			s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub2"}).Want(201)
 		}
 	})
 }
@@ -266,26 +266,26 @@ func TestServerBelowItsDomain(t *testing.T) {
 // TestVerifyKeys: the command finds an agent's documents to agree, and exits with 10 if
 // the server returns other keys than the DID document lists.
 func TestVerifyKeys(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		bob := s.profileAt(t, s.base, "bob")
-		words := bob.run("agent", "show", "bob")["verification_words"]
-		shown := bob.run("verify-keys", bob.handle())
-		if shown["verification_words"] != words || shown["agent_id"] != bob.id || fmt.Sprint(shown["differences"]) != "[]" {
+	Each(t, func(t *testing.T, s *Server) {
+		bob := s.ProfileAt(t, s.Base, "bob")
+		words := bob.Run("agent", "show", "bob")["verification_words"]
+		shown := bob.Run("verify-keys", bob.Handle())
+		if shown["verification_words"] != words || shown["agent_id"] != bob.ID || fmt.Sprint(shown["differences"]) != "[]" {
 			t.Errorf("%v", shown)
 		}
-		out, said, code := command(t, "verify-keys", strings.ToUpper(bob.handle()), "--url", s.base, "--profile", "none")
-		checkMessage(t, "without a profile", out, bob.handle(), fmt.Sprint(words), "did:web:"+bob.slug+".localhost:agents:bob", "agree with the keys")
+		out, said, code := Command(t, "verify-keys", strings.ToUpper(bob.Handle()), "--url", s.Base, "--profile", "none")
+		CheckMessage(t, "without a profile", out, bob.Handle(), fmt.Sprint(words), "did:web:"+bob.Slug+".localhost:agents:bob", "agree with the keys")
 		if code != 0 {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 
 		// The profile remembers the log: it must go on from there.
 		log, _ := shown["key_log"].(obj)
-		again, _ := bob.run("verify-keys", bob.handle())["key_log"].(obj)
+		again, _ := bob.Run("verify-keys", bob.Handle())["key_log"].(obj)
 		if log["remembered"] != true || log["size_before"] != 0. || again["size_before"] != log["size"] || again["index"] != log["index"] || log["entries"] != 2. {
 			t.Errorf("%v, then %v", log, again)
 		}
-		remembered := filepath.Join(bob.dir, "keys", "pins", "key-logs.json")
+		remembered := filepath.Join(bob.Dir, "keys", "pins", "key-logs.json")
 		text, err := os.ReadFile(remembered)
 		if err != nil {
 			t.Fatal(err)
@@ -294,31 +294,31 @@ func TestVerifyKeys(t *testing.T) {
 		if err := os.WriteFile(remembered, other, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, said, code = command(t, "verify-keys", bob.handle(), "--profile", bob.dir)
-		if code != exitKeys {
+		out, said, code = Command(t, "verify-keys", bob.Handle(), "--profile", bob.Dir)
+		if code != ExitKeys {
 			t.Errorf("a log that is not the one seen before: exit code %d\n%s", code, out)
 		}
-		checkMessage(t, "another log", out+said, "not the one seen before", "do not trust")
-		bob.run("verify-keys", bob.handle(), "--accept-key-log")
-		bob.run("verify-keys", bob.handle())
+		CheckMessage(t, "another log", out+said, "not the one seen before", "do not trust")
+		bob.Run("verify-keys", bob.Handle(), "--accept-key-log")
+		bob.Run("verify-keys", bob.Handle())
 
-		liar := newLyingServer(t, s)
-		sign, seal := newKeys()
-		liar.impersonate(bob.id, bob.handle(), sign, seal)
-		out, said, code = command(t, "verify-keys", bob.handle(), "--url", liar.URL, "--profile", "none")
-		if code != exitKeys || strings.Contains(out, fmt.Sprint(words)) || strings.Contains(out, "agree with") {
+		liar := NewLyingServer(t, s)
+		sign, seal := NewKeys()
+		liar.Impersonate(bob.ID, bob.Handle(), sign, seal)
+		out, said, code = Command(t, "verify-keys", bob.Handle(), "--url", liar.URL, "--profile", "none")
+		if code != ExitKeys || strings.Contains(out, fmt.Sprint(words)) || strings.Contains(out, "agree with") {
 			t.Errorf("exit code %d\n%s%s", code, out, said)
 		}
-		checkMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "names other keys than the server returns", "do not trust")
+		CheckMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "names other keys than the server returns", "do not trust")
 
 		for code, args := range map[int][]string{
-			2: {"verify-keys", "bob", "--url", s.base}, 5: {"verify-keys", "nobody@" + bob.slug + ".localhost", "--url", s.base}, 4: {"verify-keys", bob.handle()},
+			2: {"verify-keys", "bob", "--url", s.Base}, 5: {"verify-keys", "nobody@" + bob.Slug + ".localhost", "--url", s.Base}, 4: {"verify-keys", bob.Handle()},
 		} {
-			if _, said, got := command(t, append(args, "--profile", "none")...); got != code {
+			if _, said, got := Command(t, append(args, "--profile", "none")...); got != code {
 				t.Errorf("%v: exit code %d, want %d: %s", args, got, code, said)
 			}
 		}
-		if _, _, got := command(t, "verify-keys", "#board@"+bob.slug+".localhost", "--url", s.base, "--profile", "none"); got != 2 {
+		if _, _, got := Command(t, "verify-keys", "#board@"+bob.Slug+".localhost", "--url", s.Base, "--profile", "none"); got != 2 {
 			t.Errorf("a group: exit code %d", got)
 		}
 	})

@@ -23,68 +23,68 @@ import (
 	"time"
 )
 
-// exitKeys is the exit code of the command line when it refuses keys.
-const exitKeys = 10
+// ExitKeys is the exit code of the command line when it refuses keys.
+const ExitKeys = 10
 
-// profile is an organization on disk with one agent, as the command line stores it.
-type profile struct {
+// Profile is an organization on disk with one agent, as the command line stores it.
+type Profile struct {
 	t              *testing.T
-	dir            string
-	s              *server
-	slug, id, name string
+	Dir            string
+	s              *Server
+	Slug, ID, Name string
 }
 
-// profileAt uses the command line to register an organization at base and create an
+// ProfileAt uses the command line to register an organization at base and create an
 // agent. base is the server or a proxy in front of it.
-func (s *server) profileAt(t *testing.T, base, name string) *profile {
+func (s *Server) ProfileAt(t *testing.T, base, name string) *Profile {
 	t.Helper()
-	p := &profile{t: t, dir: filepath.Join(t.TempDir(), name), s: s, slug: freshSlug(), name: name}
-	succeeds(t, "register", p.slug, "--email", "ops@"+p.slug+".example", "--url", base, "--profile", p.dir)
-	p.id = text(p.run("agent", "create", name), "id")
+	p := &Profile{t: t, Dir: filepath.Join(t.TempDir(), name), s: s, Slug: FreshSlug(), Name: name}
+	Succeeds(t, "register", p.Slug, "--email", "ops@"+p.Slug+".example", "--url", base, "--profile", p.Dir)
+	p.ID = Text(p.Run("agent", "create", name), "id")
 	return p
 }
 
-func (p *profile) handle() string { return p.name + "@" + p.slug + ".localhost" }
+func (p *Profile) Handle() string { return p.Name + "@" + p.Slug + ".localhost" }
 
-// run runs a command that must succeed.
-func (p *profile) run(args ...string) obj {
+// Run runs a command that must succeed.
+func (p *Profile) Run(args ...string) obj {
 	p.t.Helper()
-	return succeeds(p.t, append(args, "--profile", p.dir)...)
+	return Succeeds(p.t, append(args, "--profile", p.Dir)...)
 }
 
-// fails runs a command that must fail because of keys. It returns the key ids that the
+// Fails runs a command that must fail because of keys. It returns the key ids that the
 // command offers to accept, and its output.
-func (p *profile) fails(args ...string) (kids []string, said string) {
+func (p *Profile) Fails(args ...string) (kids []string, said string) {
 	p.t.Helper()
-	_, said, code := command(p.t, append(args, "--profile", p.dir, "--json")...)
+	_, said, code := Command(p.t, append(args, "--profile", p.Dir, "--json")...)
 	var f struct {
 		Code   string
 		Error  string
 		Accept []string
 	}
-	if err := json.Unmarshal([]byte(said), &f); err != nil || code != exitKeys {
-		p.t.Fatalf("parley %v: exit code %d, want %d\n%s", args, code, exitKeys, said)
+	if err := json.Unmarshal([]byte(said), &f); err != nil || code != ExitKeys {
+		p.t.Fatalf("parley %v: exit code %d, want %d\n%s", args, code, ExitKeys, said)
 	}
 	return f.Accept, f.Error
 }
 
-// org is the organization as used by a thief of its credentials.
-func (p *profile) org() *org {
+// Org is the organization as used by a thief of its credentials.
+func (p *Profile) Org() *Org {
 	p.t.Helper()
 	var kept struct {
 		Client string `json:"client_id"`
 		Secret string `json:"client_secret"`
 	}
-	if err := json.Unmarshal(contentOf(p.t, filepath.Join(p.dir, "credentials.json")), &kept); err != nil {
+	if err := json.Unmarshal(ContentOf(p.t, filepath.Join(p.Dir, "credentials.json")), &kept); err != nil {
 		p.t.Fatal(err)
 	}
-	return &org{t: p.t, s: p.s, token: p.s.grant(p.t, kept.Client, kept.Secret).want(200).str("access_token")}
+	return &Org{T: p.t, S: p.s, Token: p.s.Grant(p.t, kept.Client, kept.Secret).Want(200).Str("access_token")}
 }
 
-// newest returns the newest message of the agent's inbox, as stored on the server.
-func (p *profile) newest() obj {
+// Newest returns the newest message of the agent's inbox, as stored on the server.
+func (p *Profile) Newest() obj {
 	p.t.Helper()
-	items := p.org().get("/agents/" + p.id + "/messages?limit=1").want(200).items()
+	items := p.Org().Get("/agents/" + p.ID + "/messages?limit=1").Want(200).Items()
 	if len(items) == 0 {
 		p.t.Fatal("the inbox is empty")
 	}
@@ -121,62 +121,62 @@ func sealAs(t *testing.T, sign ed25519.PrivateKey, from, to string, recipient []
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed := "parley/hpke-v1/signature/2\n" + from + "\n" + to + "\n" + thumbprint("X25519", recipient) + "\n" + payload
-	kid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
+	signed := "parley/hpke-v1/signature/2\n" + from + "\n" + to + "\n" + Thumbprint("X25519", recipient) + "\n" + payload
+	kid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
 	plain := slices.Concat([]byte{byte(len(kid))}, []byte(kid), ed25519.Sign(sign, []byte(signed)), []byte(payload))
 	sealed, err := hpke.Seal(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("parley/hpke-v1"), plain)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b64(append([]byte{2}, sealed...))
+	return B64(append([]byte{2}, sealed...))
 }
 
 // A thief of the organization's token replaces Bob's encryption key. Alice's client does
 // not seal to the new key.
 func TestTokenCannotRedirectMail(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
-		alice.run("send", bob.handle(), "before")
-		honest := bob.newest()["id"]
-		words := text(bob.run("agent", "show", "bob"), "verification_words")
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
+		alice.Run("send", bob.Handle(), "before")
+		honest := bob.Newest()["id"]
+		words := Text(bob.Run("agent", "show", "bob"), "verification_words")
 
-		_, mine := newKeys()
-		kid := thumbprint("X25519", mine.PublicKey().Bytes())
-		thief := bob.org()
-		thief.post("/agents/"+bob.id+"/keys", obj{"encryption_public_key": sealJWK(mine)}).want(200).is("verification_words", words)
+		_, mine := NewKeys()
+		kid := Thumbprint("X25519", mine.PublicKey().Bytes())
+		thief := bob.Org()
+		thief.Post("/agents/"+bob.ID+"/keys", obj{"encryption_public_key": SealJWK(mine)}).Want(200).Is("verification_words", words)
 
-		kids, said := alice.fails("send", bob.handle(), "for Bob alone")
-		checkMessage(t, "a changed encryption key", said, bob.handle(), kid, "--accept-key "+kid)
-		if !slices.Equal(kids, []string{kid}) || bob.newest()["id"] != honest {
-			t.Fatalf("the client offers to accept %v; the newest message is %v", kids, bob.newest()["id"])
+		kids, said := alice.Fails("send", bob.Handle(), "for Bob alone")
+		CheckMessage(t, "a changed encryption key", said, bob.Handle(), kid, "--accept-key "+kid)
+		if !slices.Equal(kids, []string{kid}) || bob.Newest()["id"] != honest {
+			t.Fatalf("the client offers to accept %v; the newest message is %v", kids, bob.Newest()["id"])
 		}
-		stranger := s.profileAt(t, s.base, "carol")
-		if _, said := stranger.fails("send", bob.handle(), "hello"); !strings.Contains(said, "without a binding") {
+		stranger := s.ProfileAt(t, s.Base, "carol")
+		if _, said := stranger.Fails("send", bob.Handle(), "hello"); !strings.Contains(said, "without a binding") {
 			t.Errorf("first contact: %s", said)
 		}
-		if _, said := bob.fails("inbox"); !strings.Contains(said, "key restore bob") {
+		if _, said := bob.Fails("inbox"); !strings.Contains(said, "key restore bob") {
 			t.Errorf("the owner's warning: %s", said)
 		}
-		shown := alice.run("key", "show", bob.handle())
-		if shown["state"] != "unbound" || shown["problem"] != "binding_missing" || shown["verification_words"] != words || at(shown, "pinned.encryption_kid") == kid {
+		shown := alice.Run("key", "show", bob.Handle())
+		if shown["state"] != "unbound" || shown["problem"] != "binding_missing" || shown["verification_words"] != words || At(shown, "pinned.encryption_kid") == kid {
 			t.Errorf("key show: %v", shown)
 		}
 
 		// The control: after the key was accepted without comparison, the message opens
 		// with the thief's key.
-		alice.run("send", bob.handle(), "for Bob alone", "--accept-key", kid)
-		if got := unseal(t, mine, text(bob.newest(), "encrypted_payload")); got != "for Bob alone" {
+		alice.Run("send", bob.Handle(), "for Bob alone", "--accept-key", kid)
+		if got := unseal(t, mine, Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
 			t.Fatalf("the thief reads %q", got)
 		}
 
 		for _, want := range []string{"[encryption]", "[]"} {
-			if got := fmt.Sprint(bob.run("key", "restore", "bob")["replaced"]); got != want {
+			if got := fmt.Sprint(bob.Run("key", "restore", "bob")["replaced"]); got != want {
 				t.Errorf("replaced %s, want %s", got, want)
 			}
 		}
-		alice.run("send", bob.handle(), "for Bob alone, again")
-		stranger.run("send", bob.handle(), "hello")
-		inbox := bob.run("inbox", "--limit", "2")
+		alice.Run("send", bob.Handle(), "for Bob alone, again")
+		stranger.Run("send", bob.Handle(), "hello")
+		inbox := bob.Run("inbox", "--limit", "2")
 		for i, want := range []string{"hello", "for Bob alone, again"} {
 			if row := inbox["items"].([]any)[i].(obj); row["payload"] != want || row["verified"] != true {
 				t.Errorf("Bob reads %v, want %s", row, want)
@@ -189,44 +189,44 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 // keys, clients that had pinned them continue without a prompt; clients that had not do
 // so after his next rotation.
 func TestBothKeysAreRestored(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob, carol := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob"), s.profileAt(t, s.base, "carol")
-		alice.run("send", bob.handle(), "before")
-		sign, seal := newKeys()
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob, carol := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob"), s.ProfileAt(t, s.Base, "carol")
+		alice.Run("send", bob.Handle(), "before")
+		sign, seal := NewKeys()
 		at := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
-		bob.org().post("/agents/"+bob.id+"/keys", obj{
-			"signing_public_key": signJWK(sign), "encryption_public_key": sealJWK(seal),
-			"key_binding": obj{"signed_at": at, "signature": bindingBy(sign, seal, bob.id, bob.handle(), at)},
-		}).want(200)
-		if kids, _ := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
+		bob.Org().Post("/agents/"+bob.ID+"/keys", obj{
+			"signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal),
+			"key_binding": obj{"signed_at": at, "signature": BindingBy(sign, seal, bob.ID, bob.Handle(), at)},
+		}).Want(200)
+		if kids, _ := alice.Fails("send", bob.Handle(), "for Bob alone"); !slices.Equal(kids, []string{Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
 			t.Errorf("the client offers to accept %v", kids)
 		}
-		out, said, code := command(t, "key", "restore", "bob", "--profile", bob.dir)
+		out, said, code := Command(t, "key", "restore", "bob", "--profile", bob.Dir)
 		if code != 0 || !strings.Contains(out, "replaced the published keys (signing, encryption) of") || !strings.Contains(said, "agent rotate-keys bob") {
 			t.Errorf("exit code %d\n%s", code, said)
 		}
-		alice.run("send", bob.handle(), "for Bob alone")
-		carol.fails("send", bob.handle(), "hello")
-		bob.run("agent", "rotate-keys", "bob")
-		carol.run("send", bob.handle(), "hello")
-		alice.run("send", bob.handle(), "hello again")
+		alice.Run("send", bob.Handle(), "for Bob alone")
+		carol.Fails("send", bob.Handle(), "hello")
+		bob.Run("agent", "rotate-keys", "bob")
+		carol.Run("send", bob.Handle(), "hello")
+		alice.Run("send", bob.Handle(), "hello again")
 	})
 }
 
 // A rotation by Bob's own client causes no prompt.
 func TestRotationNeedsNoQuestion(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
-		alice.run("send", bob.handle(), "hello")
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
+		alice.Run("send", bob.Handle(), "hello")
 		for range 2 {
-			bob.run("agent", "rotate-keys", "bob")
+			bob.Run("agent", "rotate-keys", "bob")
 		}
-		alice.run("send", bob.handle(), "after the rotations")
-		if got := bob.run("inbox", "--limit", "1")["items"].([]any)[0].(obj); got["payload"] != "after the rotations" {
+		alice.Run("send", bob.Handle(), "after the rotations")
+		if got := bob.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj); got["payload"] != "after the rotations" {
 			t.Errorf("Bob reads %v", got)
 		}
-		for _, reader := range []*profile{alice, s.profileAt(t, s.base, "carol")} {
-			if shown := reader.run("key", "show", bob.handle()); shown["state"] != "bound" || shown["problem"] != nil {
+		for _, reader := range []*Profile{alice, s.ProfileAt(t, s.Base, "carol")} {
+			if shown := reader.Run("key", "show", bob.Handle()); shown["state"] != "bound" || shown["problem"] != nil {
 				t.Errorf("key show: %v", shown)
 			}
 		}
@@ -236,29 +236,29 @@ func TestRotationNeedsNoQuestion(t *testing.T) {
 // Mail signed with a key before its replacement is shown as such; what a thief of that
 // key signs later does not verify.
 func TestReplacedKeySignsNoMore(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
-		bob.run("send", alice.handle(), "early")
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
+		bob.Run("send", alice.Handle(), "early")
 		var ring struct {
 			Signing struct{ D, Kid string } `json:"signing_key"`
 		}
-		if err := json.Unmarshal(contentOf(t, filepath.Join(bob.dir, "keys", "bob.json")), &ring); err != nil {
+		if err := json.Unmarshal(ContentOf(t, filepath.Join(bob.Dir, "keys", "bob.json")), &ring); err != nil {
 			t.Fatal(err)
 		}
 		seed, err := base64.RawURLEncoding.DecodeString(ring.Signing.D)
 		if err != nil {
 			t.Fatal(err)
 		}
-		recipient, err := base64.RawURLEncoding.DecodeString(text(alice.run("agent", "show", "alice"), "encryption_public_key.x"))
+		recipient, err := base64.RawURLEncoding.DecodeString(Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		forge := func(words string) {
-			sealed := sealAs(t, ed25519.NewKeyFromSeed(seed), bob.id, alice.id, recipient, words)
-			bob.org().post("/messages", obj{"to_agent_id": alice.id, "type": "svc.v1.dm", "encrypted_payload": sealed, "encryption_version": "hpke-v1"}).want(201)
+			sealed := sealAs(t, ed25519.NewKeyFromSeed(seed), bob.ID, alice.ID, recipient, words)
+			bob.Org().Post("/messages", obj{"to_agent_id": alice.ID, "type": "svc.v1.dm", "encrypted_payload": sealed, "encryption_version": "hpke-v1"}).Want(201)
 		}
 		rows := func() (found []obj) {
-			for _, row := range alice.run("inbox")["items"].([]any) {
+			for _, row := range alice.Run("inbox")["items"].([]any) {
 				found = append(found, row.(obj))
 			}
 			return found
@@ -267,9 +267,9 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 		if row := rows()[0]; row["verified"] != true || row["payload"] != "while the key is current" || row["former_key"] != false {
 			t.Fatalf("%v", row)
 		}
-		bob.run("agent", "rotate-keys", "bob")
+		bob.Run("agent", "rotate-keys", "bob")
 		forge("after the rotation")
-		bob.run("key", "retire", "bob", ring.Signing.Kid)
+		bob.Run("key", "retire", "bob", ring.Signing.Kid)
 		forge("after the retirement")
 		for _, reader := range []string{"that met Bob before", "of first contact"} {
 			for i, row := range rows() {
@@ -278,7 +278,7 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 					t.Errorf("a client %s, row %d: %v", reader, i, row)
 				}
 			}
-			if err := os.RemoveAll(filepath.Join(alice.dir, "keys", "pins")); err != nil {
+			if err := os.RemoveAll(filepath.Join(alice.Dir, "keys", "pins")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -294,9 +294,9 @@ type lyingServer struct {
 	payload string // the payload of all messages from that agent, unless empty
 }
 
-// newLyingServer forwards to the server unchanged until it is given false keys.
-func newLyingServer(t *testing.T, s *server) *lyingServer {
-	target, err := url.Parse(s.base)
+// NewLyingServer forwards to the server unchanged until it is given false keys.
+func NewLyingServer(t *testing.T, s *Server) *lyingServer {
+	target, err := url.Parse(s.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,23 +359,23 @@ func (l *lyingServer) rewrite(v any) {
 	}
 }
 
-// bindingBy returns the signature of an agent's binding of two keys.
-func bindingBy(sign ed25519.PrivateKey, seal *ecdh.PrivateKey, id, handle, at string) string {
-	signKid, sealKid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), thumbprint("X25519", seal.PublicKey().Bytes())
-	return b64(ed25519.Sign(sign, []byte("svc-keys-v1\n"+id+"\n"+handle+"\n"+signKid+"\n"+sealKid+"\n"+at)))
+// BindingBy returns the signature of an agent's binding of two keys.
+func BindingBy(sign ed25519.PrivateKey, seal *ecdh.PrivateKey, id, handle, at string) string {
+	signKid, sealKid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), Thumbprint("X25519", seal.PublicKey().Bytes())
+	return B64(ed25519.Sign(sign, []byte("svc-keys-v1\n"+id+"\n"+handle+"\n"+signKid+"\n"+sealKid+"\n"+at)))
 }
 
-// impersonate makes the proxy serve its own keys for an agent, bound to each other as the
+// Impersonate makes the proxy serve its own keys for an agent, bound to each other as the
 // agent would bind them.
-func (l *lyingServer) impersonate(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
-	signKid, sealKid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), thumbprint("X25519", seal.PublicKey().Bytes())
+func (l *lyingServer) Impersonate(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
+	signKid, sealKid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), Thumbprint("X25519", seal.PublicKey().Bytes())
 	const at = "2099-01-01T00:00:00Z"
-	signature := bindingBy(sign, seal, id, handle, at)
+	signature := BindingBy(sign, seal, id, handle, at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.agent = id
 	l.keys = obj{
-		"signing_public_key": merged(signJWK(sign), obj{"kid": signKid}), "encryption_public_key": merged(sealJWK(seal), obj{"kid": sealKid}),
+		"signing_public_key": Merged(SignJWK(sign), obj{"kid": signKid}), "encryption_public_key": Merged(SealJWK(seal), obj{"kid": sealKid}),
 		"key_binding": obj{
 			"signature": signature, "signed_at": at, "signing_kid": signKid, "encryption_kid": sealKid,
 			"previous_signature": signature, "continuity": "signed",
@@ -384,8 +384,8 @@ func (l *lyingServer) impersonate(id, handle string, sign ed25519.PrivateKey, se
 	}
 }
 
-// forge puts a payload into all messages from the agent.
-func (l *lyingServer) forge(payload string) {
+// Forge puts a payload into all messages from the agent.
+func (l *lyingServer) Forge(payload string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.payload = payload
@@ -395,58 +395,58 @@ func (l *lyingServer) forge(payload string) {
 // sending and receiving. A server that does so at first contact is trusted, as the
 // documents say.
 func TestLyingServerIsNoticed(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		l := newLyingServer(t, s)
-		alice, bob, carol := s.profileAt(t, l.URL, "alice"), s.profileAt(t, s.base, "bob"), s.profileAt(t, s.base, "carol")
-		alice.run("send", bob.handle(), "before")
-		bob.run("send", alice.handle(), "from the real Bob")
-		group := text(alice.run("group", "create", "team", bob.handle(), carol.handle(), "--policy", "open"), "id")
-		for _, p := range []*profile{bob, carol} {
-			p.run("group", "join", group)
+	Each(t, func(t *testing.T, s *Server) {
+		l := NewLyingServer(t, s)
+		alice, bob, carol := s.ProfileAt(t, l.URL, "alice"), s.ProfileAt(t, s.Base, "bob"), s.ProfileAt(t, s.Base, "carol")
+		alice.Run("send", bob.Handle(), "before")
+		bob.Run("send", alice.Handle(), "from the real Bob")
+		group := Text(alice.Run("group", "create", "team", bob.Handle(), carol.Handle(), "--policy", "open"), "id")
+		for _, p := range []*Profile{bob, carol} {
+			p.Run("group", "join", group)
 		}
 
-		sign, seal := newKeys()
-		l.impersonate(bob.id, bob.handle(), sign, seal)
-		kid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
-		if kids, said := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{kid}) {
+		sign, seal := NewKeys()
+		l.Impersonate(bob.ID, bob.Handle(), sign, seal)
+		kid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
+		if kids, said := alice.Fails("send", bob.Handle(), "for Bob alone"); !slices.Equal(kids, []string{kid}) {
 			t.Errorf("the client offers to accept %v: %s", kids, said)
 		}
-		if kids, _ := alice.fails("send", bob.id, "for Bob alone", "--accept-key", "another"); len(kids) != 1 {
+		if kids, _ := alice.Fails("send", bob.ID, "for Bob alone", "--accept-key", "another"); len(kids) != 1 {
 			t.Errorf("another key was accepted: %v", kids)
 		}
-		sent := alice.run("group", "send", group, "to all")
-		if missed := text(sent, "key_missed_by."+bob.id); !strings.Contains(missed, bob.handle()) || len(sent["key_given_to"].([]any)) != 1 {
+		sent := alice.Run("group", "send", group, "to all")
+		if missed := Text(sent, "key_missed_by."+bob.ID); !strings.Contains(missed, bob.Handle()) || len(sent["key_given_to"].([]any)) != 1 {
 			t.Errorf("a group send: %v", sent)
 		}
-		if row := carol.run("inbox", "--limit", "1")["items"].([]any)[0].(obj); row["payload"] != "to all" || row["verified"] != true {
+		if row := carol.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj); row["payload"] != "to all" || row["verified"] != true {
 			t.Errorf("Carol reads %v", row)
 		}
 
 		// Mail from Bob verifies with the pinned key, a forgery does not.
-		row := alice.run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
+		row := alice.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
 		if row["verified"] != true || row["payload"] != "from the real Bob" {
 			t.Errorf("Bob's own mail: %v", row)
 		}
-		recipient, err := base64.RawURLEncoding.DecodeString(text(alice.run("agent", "show", "alice"), "encryption_public_key.x"))
+		recipient, err := base64.RawURLEncoding.DecodeString(Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.forge(sealAs(t, sign, bob.id, alice.id, recipient, "from the liar"))
-		row = alice.run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
-		if row["verified"] != false || row["payload"] != nil || !strings.Contains(text(row, "open_error"), kid) {
+		l.Forge(sealAs(t, sign, bob.ID, alice.ID, recipient, "from the liar"))
+		row = alice.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
+		if row["verified"] != false || row["payload"] != nil || !strings.Contains(Text(row, "open_error"), kid) {
 			t.Errorf("a forgery: %v", row)
 		}
 
 		// The control: without the pins, both verify as Bob's.
-		if err := os.RemoveAll(filepath.Join(alice.dir, "keys", "pins")); err != nil {
+		if err := os.RemoveAll(filepath.Join(alice.Dir, "keys", "pins")); err != nil {
 			t.Fatal(err)
 		}
-		row = alice.run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
+		row = alice.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
 		if row["verified"] != true || row["payload"] != "from the liar" {
 			t.Errorf("without pins: %v", row)
 		}
-		alice.run("send", bob.handle(), "for Bob alone")
-		if got := unseal(t, seal, text(bob.newest(), "encrypted_payload")); got != "for Bob alone" {
+		alice.Run("send", bob.Handle(), "for Bob alone")
+		if got := unseal(t, seal, Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
 			t.Errorf("the false server reads %q", got)
 		}
 	})

@@ -18,17 +18,17 @@ import (
 // served returns a data directory that a server has used, with its master key.
 func served(t *testing.T) (dir, keyFile string, key []byte) {
 	t.Helper()
-	oneServerOnly(t, "it works on the directory of a stopped server")
-	s := start(t)
-	s.org(t)
-	if err := s.drain(10 * time.Second); err != nil {
+	OneServerOnly(t, "it works on the directory of a stopped server")
+	s := Start(t)
+	s.Org(t)
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	keyFile = filepath.Join(s.dir, "master.key")
-	return s.dir, keyFile, contentOf(t, keyFile)
+	keyFile = filepath.Join(s.Dir, "master.key")
+	return s.Dir, keyFile, ContentOf(t, keyFile)
 }
 
-func contentOf(t *testing.T, path string) []byte {
+func ContentOf(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -44,15 +44,15 @@ func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
 	}
 }
 
-// checkMessage checks that an error contains all of the words and no stack trace.
-func checkMessage(t *testing.T, what, said string, words ...string) {
+// CheckMessage checks that an error contains all of the words and no stack trace.
+func CheckMessage(t *testing.T, what, said string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(said, w) {
 			t.Errorf("%s: the output does not contain %q:\n%s", what, w, said)
 		}
 	}
-	if strings.Contains(said, "goroutine ") || strings.Contains(said, announcement) {
+	if strings.Contains(said, "goroutine ") || strings.Contains(said, Announcement) {
 		t.Errorf("%s: the output is\n%s", what, said)
 	}
 }
@@ -60,17 +60,17 @@ func checkMessage(t *testing.T, what, said string, words ...string) {
 // serves starts a server on a directory and stops it in order.
 func serves(t *testing.T, dir string, through ...string) {
 	t.Helper()
-	s, err := (&server{dir: dir, through: through}).launched("127.0.0.1:0")
+	s, err := (&Server{Dir: dir, Through: through}).Launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.drain(10 * time.Second); err != nil {
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inEnvironment runs a program with a master key in its environment.
-func inEnvironment(key []byte) []string {
+// InEnvironment runs a program with a master key in its environment.
+func InEnvironment(key []byte) []string {
 	return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + base64.StdEncoding.EncodeToString(key)}
 }
 
@@ -78,9 +78,9 @@ func inEnvironment(key []byte) []string {
 // number of faults and how to fix them.
 func verified(t *testing.T, dir string, through ...string) (faults float64, means string) {
 	t.Helper()
-	line := slices.Concat(through, []string{binary, "verify", "--json", "--data", dir})
+	line := slices.Concat(through, []string{Binary, "verify", "--json", "--data", dir})
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = cleanEnvironment()
+	cmd.Env = CleanEnvironment()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -93,10 +93,10 @@ func verified(t *testing.T, dir string, through ...string) (faults float64, mean
 		t.Errorf("verify ended with %v and found %v faults", err, faults)
 	}
 	for _, f := range v["first"].([]any) {
-		if text(f.(obj), "check") != "master-key" {
+		if Text(f.(obj), "check") != "master-key" {
 			t.Errorf("verify finds %v", f)
 		}
-		means += text(f.(obj), "where") + ": " + text(f.(obj), "means") + "\n"
+		means += Text(f.(obj), "where") + ": " + Text(f.(obj), "means") + "\n"
 	}
 	return faults, means
 }
@@ -115,8 +115,8 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 			if err := lose(); err != nil {
 				t.Fatal(err)
 			}
-			said := fails(t, dir, flags...)
-			checkMessage(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
+			said := Fails(t, dir, flags...)
+			CheckMessage(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
 			if strings.Contains(said, "--accept-loss") {
 				t.Errorf("%s: there is no log tail to discard:\n%s", what, said)
 			}
@@ -125,13 +125,13 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 		for name, args := range map[string][]string{
 			"verify": {"verify", "--data", dir}, "backup": {"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")},
 		} {
-			_, said, code := command(t, args...)
-			if checkMessage(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
+			_, said, code := Command(t, args...)
+			if CheckMessage(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
 				t.Errorf("%s, %s: exit code %d", what, name, code)
 			}
 		}
 	}
-	if !bytes.Equal(contentOf(t, keyFile), key) {
+	if !bytes.Equal(ContentOf(t, keyFile), key) {
 		t.Error("the key was changed")
 	}
 	if err := os.Rename(keyFile, keyFile+".former"); err != nil {
@@ -162,12 +162,12 @@ func TestMasterKeyOfTheOperator(t *testing.T) {
 	dir, key := t.TempDir(), []byte(strings.Repeat("k", 32))
 	keyFile := filepath.Join(dir, "master.key")
 	write(t, keyFile, key, 0o600)
-	checkMessage(t, "a key by hand", fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
+	CheckMessage(t, "a key by hand", Fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, dir, inEnvironment(key)...)
-	if exists(keyFile) {
+	serves(t, dir, InEnvironment(key)...)
+	if Exists(keyFile) {
 		t.Error("the key from the variable was written to disk")
 	}
 	write(t, keyFile, key, 0o600) // now that the journal exists, a file may hold the key
@@ -190,33 +190,33 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		"readable": {key, 0o644, "chmod 600"},
 	} {
 		write(t, keyFile, c.content, c.mode)
-		checkMessage(t, what, fails(t, dir), keyFile, c.says)
+		CheckMessage(t, what, Fails(t, dir), keyFile, c.says)
 		faults, means := verified(t, dir)
-		if checkMessage(t, what, means, keyFile, c.says); faults != 1 {
+		if CheckMessage(t, what, means, keyFile, c.says); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if c.mode == 0o644 {
 			continue // the key is intact, and so would a backup be
 		}
 		for _, more := range [][]string{nil, {"--without-key"}} { // the keyring opens with the key only
-			_, said, code := command(t, append([]string{"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")}, more...)...)
-			if checkMessage(t, what, said, keyFile, c.says); code == 0 {
+			_, said, code := Command(t, append([]string{"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")}, more...)...)
+			if CheckMessage(t, what, said, keyFile, c.says); code == 0 {
 				t.Errorf("%s: the backup succeeded", what)
 			}
 		}
-		if !bytes.Equal(contentOf(t, keyFile), c.content) {
+		if !bytes.Equal(ContentOf(t, keyFile), c.content) {
 			t.Errorf("%s: the file was changed", what)
 		}
 	}
 	write(t, keyFile, key, 0o600)
-	foreign := inEnvironment(flipped)
+	foreign := InEnvironment(flipped)
 	_, means := verified(t, dir, foreign...)
-	checkMessage(t, "another in the environment", means, "PARLEY_MASTER_KEY")
-	if s, err := (&server{dir: dir, through: foreign}).launched("127.0.0.1:0"); err == nil {
-		s.kill()
+	CheckMessage(t, "another in the environment", means, "PARLEY_MASTER_KEY")
+	if s, err := (&Server{Dir: dir, Through: foreign}).Launched("127.0.0.1:0"); err == nil {
+		s.Kill()
 		t.Error("a server starts with another key in its environment")
 	} else {
-		checkMessage(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
+		CheckMessage(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
 	}
 	if faults, means := verified(t, dir); faults != 0 {
 		t.Errorf("the key was restored, but verify finds: %s", means)
@@ -228,17 +228,17 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 // backup would copy the damaged file.
 func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	t.Parallel()
-	admin := freeAddress(t)
-	s := start(t, "--admin-listen", admin)
-	keyFile, backups := filepath.Join(s.dir, "master.key"), filepath.Join(t.TempDir(), "b")
-	key := contentOf(t, keyFile)
+	admin := FreeAddress(t)
+	s := Start(t, "--admin-listen", admin)
+	keyFile, backups := filepath.Join(s.Dir, "master.key"), filepath.Join(t.TempDir(), "b")
+	key := ContentOf(t, keyFile)
 	write(t, keyFile, make([]byte, len(key)), 0o600)
-	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
-	if checkMessage(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
-		t.Errorf("exit code %d; a backup exists: %v", code, exists(backups))
+	_, said, code := Command(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
+	if CheckMessage(t, "zeros", said, keyFile, "--without-key"); code == 0 || Exists(backups) {
+		t.Errorf("exit code %d; a backup exists: %v", code, Exists(backups))
 	}
 	write(t, keyFile, key, 0o600)
-	succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
+	Succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
 }
 
 // TestALostMasterKeyIsNotMadeAnew: a new key could not decrypt what the lost one
@@ -247,26 +247,26 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir, keyFile, key := served(t)
 	backups, restored := filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "data")
-	succeeds(t, "backup", "--data", dir, "--to", backups, "--without-key")
-	succeeds(t, "restore", "--from", backups, "--data", restored)
+	Succeeds(t, "backup", "--data", dir, "--to", backups, "--without-key")
+	Succeeds(t, "restore", "--from", backups, "--data", restored)
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
 	for what, data := range map[string]string{"removed": dir, "not in the backup": restored} {
 		file := filepath.Join(data, "master.key")
 		words := []string{file, "missing", "encrypted", "parley restore", "PARLEY_MASTER_KEY"}
-		checkMessage(t, what, fails(t, data), words...)
+		CheckMessage(t, what, Fails(t, data), words...)
 		faults, means := verified(t, data)
-		if checkMessage(t, what, means, words...); faults != 1 {
+		if CheckMessage(t, what, means, words...); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
 			t.Errorf("%s: a refused start left %v (%v)", what, left, err)
 		}
-		if faults, means := verified(t, data, inEnvironment(key)...); faults != 0 {
+		if faults, means := verified(t, data, InEnvironment(key)...); faults != 0 {
 			t.Errorf("%s, with the key in the environment: %s", what, means)
 		}
-		serves(t, data, inEnvironment(key)...)
+		serves(t, data, InEnvironment(key)...)
 		write(t, file, key, 0o600)
 		if faults, means := verified(t, data); faults != 0 {
 			t.Errorf("%s, with the key restored: %s", what, means)
@@ -279,12 +279,12 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 func TestUnsuitableBackupTargets(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := served(t)
-	_, said, code := command(t, "backup", "--data", dir, "--to", "/dev/null/x")
-	if checkMessage(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
+	_, said, code := Command(t, "backup", "--data", dir, "--to", "/dev/null/x")
+	if CheckMessage(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
-	_, said, code = command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
-	if checkMessage(t, "within", said, "is inside the data directory"); code != 2 {
+	_, said, code = Command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
+	if CheckMessage(t, "within", said, "is inside the data directory"); code != 2 {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 }

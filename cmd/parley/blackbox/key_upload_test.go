@@ -10,25 +10,25 @@ import (
 // thousand times. Bob can still restore and rotate his keys, and Alice can verify what he
 // signed with a former key.
 func TestUploadsDoNotLockTheOwner(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
-		bob.run("send", alice.handle(), "signed with the first key")
-		first := text(bob.run("key", "show", "bob"), "signing_kid")
-		bob.run("agent", "rotate-keys", "bob")
-		thief := bob.org()
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
+		bob.Run("send", alice.Handle(), "signed with the first key")
+		first := Text(bob.Run("key", "show", "bob"), "signing_kid")
+		bob.Run("agent", "rotate-keys", "bob")
+		thief := bob.Org()
 		var taken, refused atomic.Int64
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
 				for range 250 {
-					sign, seal := newKeys()
-					switch a := thief.post("/agents/"+bob.id+"/keys", obj{"signing_public_key": signJWK(sign), "encryption_public_key": sealJWK(seal)}); {
-					case a.status == 200:
+					sign, seal := NewKeys()
+					switch a := thief.Post("/agents/"+bob.ID+"/keys", obj{"signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}); {
+					case a.Status == 200:
 						taken.Add(1)
-					case a.status == 403 && a.body["quota"] == "former_keys":
+					case a.Status == 403 && a.Body["quota"] == "former_keys":
 						refused.Add(1)
 					default:
-						a.errorf("an upload")
+						a.Errorf("an upload")
 						return
 					}
 				}
@@ -38,20 +38,20 @@ func TestUploadsDoNotLockTheOwner(t *testing.T) {
 		if taken.Load() < 100 || taken.Load()+refused.Load() != 1000 {
 			t.Errorf("%d uploads were accepted, %d rejected", taken.Load(), refused.Load())
 		}
-		bob.run("key", "restore", "bob")
+		bob.Run("key", "restore", "bob")
 		for range 3 {
-			bob.run("agent", "rotate-keys", "bob")
+			bob.Run("agent", "rotate-keys", "bob")
 		}
-		bob.run("send", alice.handle(), "signed with the last key")
-		rows := alice.run("inbox", "--limit", "2")["items"].([]any)
+		bob.Run("send", alice.Handle(), "signed with the last key")
+		rows := alice.Run("inbox", "--limit", "2")["items"].([]any)
 		for i, want := range []string{"signed with the last key", "signed with the first key"} {
 			row := rows[i].(obj)
 			if row["payload"] != want || row["verified"] != true {
 				t.Errorf("Alice reads %v, want %s", row, want)
 			}
 		}
-		if a := s.call(t, "", "GET", "/agents/"+bob.id+"/keys?kid="+first, nil); a.status != 200 || a.body["valid_until"] == nil {
-			a.errorf("Bob's first key")
+		if a := s.Call(t, "", "GET", "/agents/"+bob.ID+"/keys?kid="+first, nil); a.Status != 200 || a.Body["valid_until"] == nil {
+			a.Errorf("Bob's first key")
 		}
 	})
 }

@@ -28,7 +28,7 @@ func keyringOf(t *testing.T, data string) (dir, a, b string) {
 	}
 	most := 0
 	for _, f := range files {
-		if n := len(contentOf(t, f)); n > most {
+		if n := len(ContentOf(t, f)); n > most {
 			a, most = f, n
 		}
 	}
@@ -38,8 +38,8 @@ func keyringOf(t *testing.T, data string) (dir, a, b string) {
 // faultsIn returns the faults that `parley verify` finds in a data directory, by check.
 func faultsIn(t *testing.T, data string) (byCheck map[string]float64, means string) {
 	t.Helper()
-	cmd := exec.Command(binary, "verify", "--json", "--data", data)
-	cmd.Env = cleanEnvironment()
+	cmd := exec.Command(Binary, "verify", "--json", "--data", data)
+	cmd.Env = CleanEnvironment()
 	out, err := cmd.Output()
 	var v struct {
 		Checks []struct {
@@ -58,7 +58,7 @@ func faultsIn(t *testing.T, data string) (byCheck map[string]float64, means stri
 		}
 	}
 	for _, f := range v.First {
-		means += text(f, "where") + ": " + text(f, "means") + "\n"
+		means += Text(f, "where") + ": " + Text(f, "means") + "\n"
 	}
 	if (err == nil) != (len(byCheck) == 0) {
 		t.Errorf("verify ended with %v and found %v", err, byCheck)
@@ -78,32 +78,32 @@ func putBack(t *testing.T, from, to string) {
 // the other; without one, or with an old file, no server starts, and the error names the
 // shard. verify finds each of them and changes nothing.
 func TestKeyringDamage(t *testing.T) {
-	oneServerOnly(t, "it works on the directory of a stopped server")
+	OneServerOnly(t, "it works on the directory of a stopped server")
 	t.Parallel()
-	s := start(t)
-	first := s.org(t)
-	if err := s.drain(10 * time.Second); err != nil {
+	s := Start(t)
+	first := s.Org(t)
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	former := filepath.Join(t.TempDir(), "former")
-	putBack(t, filepath.Join(s.dir, "journal", "keyring"), former)
-	s.restart(t)
-	o := s.org(t)
+	putBack(t, filepath.Join(s.Dir, "journal", "keyring"), former)
+	s.Restart(t)
+	o := s.Org(t)
 	for range 3 {
-		s.org(t)
+		s.Org(t)
 	}
-	if err := s.drain(10 * time.Second); err != nil {
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+	if faults, means := faultsIn(t, s.Dir); len(faults) != 0 {
 		t.Fatalf("control: %v\n%s", faults, means)
 	}
-	dir, a, b := keyringOf(t, s.dir)
+	dir, a, b := keyringOf(t, s.Dir)
 	shard := strings.TrimSuffix(filepath.Base(a), ".a")
 	sound := filepath.Join(t.TempDir(), "sound")
 	putBack(t, dir, sound)
 	flip := func(path string) {
-		content := bytes.Clone(contentOf(t, path))
+		content := bytes.Clone(ContentOf(t, path))
 		content[len(content)/2] ^= 4
 		write(t, path, content, 0o600)
 	}
@@ -129,14 +129,14 @@ func TestKeyringDamage(t *testing.T) {
 	} {
 		putBack(t, sound, dir)
 		c.attack()
-		faults, means := faultsIn(t, s.dir)
+		faults, means := faultsIn(t, s.Dir)
 		if faults[c.check] == 0 || !strings.Contains(means, strings.TrimPrefix(c.says, "shard ")) {
 			t.Errorf("%s: verify finds %v\n%s", what, faults, means)
 		}
 		if lost := strings.HasPrefix(c.says, "shard "); lost && strings.Contains(means, "an old file") {
 			t.Errorf("%s: verify takes a lost shard for an old one\n%s", what, means)
 		}
-		if said := verifyError(t, s.dir); strings.Contains(said, "the next start of the server") != c.starts || strings.Contains(said, "parley restore") == c.starts {
+		if said := verifyError(t, s.Dir); strings.Contains(said, "the next start of the server") != c.starts || strings.Contains(said, "parley restore") == c.starts {
 			t.Errorf("%s: verify says %s", what, said)
 		}
 		if strings.HasPrefix(c.says, "shard ") || what == "an old one" {
@@ -145,11 +145,11 @@ func TestKeyringDamage(t *testing.T) {
 			}
 		}
 		if !c.starts {
-			said := fails(t, s.dir)
-			checkMessage(t, what, said, c.says, "parley restore")
+			said := Fails(t, s.Dir)
+			CheckMessage(t, what, said, c.says, "parley restore")
 			if what == "all removed" {
-				checkMessage(t, what+", loss accepted", fails(t, s.dir, "--accept-loss"), "keyring", "organizations")
-				if faults, means := faultsIn(t, s.dir); !maps.Equal(faults, map[string]float64{"keyring": 1}) {
+				CheckMessage(t, what+", loss accepted", Fails(t, s.Dir, "--accept-loss"), "keyring", "organizations")
+				if faults, means := faultsIn(t, s.Dir); !maps.Equal(faults, map[string]float64{"keyring": 1}) {
 					t.Errorf("after refusals: %v\n%s", faults, means)
 				}
 			}
@@ -162,8 +162,8 @@ func TestKeyringDamage(t *testing.T) {
 // verifyError returns what verify writes to standard error when it finds faults.
 func verifyError(t *testing.T, data string) string {
 	t.Helper()
-	cmd := exec.Command(binary, "verify", "--data", data)
-	cmd.Env = cleanEnvironment()
+	cmd := exec.Command(Binary, "verify", "--data", data)
+	cmd.Env = CleanEnvironment()
 	var failed *exec.ExitError
 	if _, err := cmd.Output(); !errors.As(err, &failed) {
 		t.Fatalf("verify ended with %v", err)
@@ -181,9 +181,9 @@ func TestALostKeyringIsNotMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{{"--accept-loss"}, nil} {
-		checkMessage(t, "lost", fails(t, dir, flags...), "keyring", "is missing, and the journal has organizations", "parley restore")
+		CheckMessage(t, "lost", Fails(t, dir, flags...), "keyring", "is missing, and the journal has organizations", "parley restore")
 	}
-	if exists(keys) {
+	if Exists(keys) {
 		t.Error("a refused start made a keyring")
 	}
 	if faults, means := faultsIn(t, dir); faults["org-keys"] != 1 {
@@ -192,22 +192,22 @@ func TestALostKeyringIsNotMadeAnew(t *testing.T) {
 }
 
 // repairs starts a server, which must repair a file of the keyring and log its name.
-func (s *server) repairs(t *testing.T, what, file string, orgs ...*org) {
+func (s *Server) repairs(t *testing.T, what, file string, orgs ...*Org) {
 	t.Helper()
-	again, err := launch(s.addr, s.dir)
+	again, err := Launch(s.Addr, s.Dir)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	for _, o := range orgs {
-		again.grant(t, o.client, o.secret).want(200)
+		again.Grant(t, o.Client, o.Secret).Want(200)
 	}
-	if err := again.drain(10 * time.Second); err != nil {
+	if err := again.Drain(10 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if said := again.log.text(); !strings.Contains(said, "repaired") || !strings.Contains(said, file) {
+	if said := again.Log.Text(); !strings.Contains(said, "repaired") || !strings.Contains(said, file) {
 		t.Errorf("%s: the log does not name the file\n%s", what, said)
 	}
-	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+	if faults, means := faultsIn(t, s.Dir); len(faults) != 0 {
 		t.Errorf("%s: after the repair: %v\n%s", what, faults, means)
 	}
 }
@@ -217,52 +217,52 @@ func (s *server) repairs(t *testing.T, what, file string, orgs ...*org) {
 // finds a key for every organization.
 func TestKillDuringRegistrations(t *testing.T) {
 	const kills = 6
-	s := start(t)
-	acked := map[string]*org{}
+	s := Start(t)
+	acked := map[string]*Org{}
 	for range kills {
 		var mu sync.Mutex
 		var clients sync.WaitGroup
 		for range 6 {
 			clients.Go(func() {
 				for {
-					slug := freshSlug()
-					challenge := s.call(t, "", "POST", "/auth/register", obj{"email": slug + "@example.org", "org_slug": slug, "org_name": slug})
-					if challenge.err != nil || challenge.status != 201 {
+					slug := FreshSlug()
+					challenge := s.Call(t, "", "POST", "/auth/register", obj{"email": slug + "@example.org", "org_slug": slug, "org_name": slug})
+					if challenge.Err != nil || challenge.Status != 201 {
 						return
 					}
-					solved := s.call(t, "", "POST", "/auth/register/solve", challenge.solution())
-					if solved.err != nil || solved.status != 201 {
+					solved := s.Call(t, "", "POST", "/auth/register/solve", challenge.Solution())
+					if solved.Err != nil || solved.Status != 201 {
 						return
 					}
 					mu.Lock()
-					acked[slug] = &org{client: solved.str("client_id"), secret: solved.str("client_secret")}
+					acked[slug] = &Org{Client: solved.Str("client_id"), Secret: solved.Str("client_secret")}
 					mu.Unlock()
 				}
 			})
 		}
 		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
-		s.kill()
+		s.Kill()
 		clients.Wait()
-		if faults, means := faultsIn(t, s.dir); faults["org-keys"] != 0 {
+		if faults, means := faultsIn(t, s.Dir); faults["org-keys"] != 0 {
 			t.Fatalf("after a kill: %v\n%s", faults, means)
 		}
-		s.restart(t)
+		s.Restart(t)
 	}
 	for slug, o := range acked {
-		if a := s.grant(t, o.client, o.secret); a.status != 200 {
-			a.errorf("%s was acknowledged", slug)
+		if a := s.Grant(t, o.Client, o.Secret); a.Status != 200 {
+			a.Errorf("%s was acknowledged", slug)
 		}
 	}
 	if len(acked) < kills {
 		t.Errorf("only %d organizations registered", len(acked))
 	}
-	if _, a, _ := keyringOf(t, s.dir); len(contentOf(t, a)) < 100+49 {
+	if _, a, _ := keyringOf(t, s.Dir); len(ContentOf(t, a)) < 100+49 {
 		t.Error("no key was stored")
 	}
-	if err := s.drain(10 * time.Second); err != nil {
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+	if faults, means := faultsIn(t, s.Dir); len(faults) != 0 {
 		t.Errorf("%v\n%s", faults, means)
 	}
 }
@@ -270,27 +270,27 @@ func TestKillDuringRegistrations(t *testing.T) {
 // TestKillDuringTheFirstStart kills a server while it makes journal, master key and
 // keyring. The next start completes what is missing.
 func TestKillDuringTheFirstStart(t *testing.T) {
-	oneServerOnly(t, "it works on the directory of a stopped server")
+	OneServerOnly(t, "it works on the directory of a stopped server")
 	whole, cut := 0, 0
 	for try := range 16 {
 		dir := filepath.Join(t.TempDir(), strconv.Itoa(try))
-		s := &server{dir: dir}
-		if err := s.begin("127.0.0.1:0"); err != nil {
+		s := &Server{Dir: dir}
+		if err := s.Begin("127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(try*20) * time.Millisecond)
-		s.kill()
-		if exists(filepath.Join(dir, "journal", "keyring")) {
+		s.Kill()
+		if Exists(filepath.Join(dir, "journal", "keyring")) {
 			whole++
-		} else if exists(filepath.Join(dir, "journal")) {
+		} else if Exists(filepath.Join(dir, "journal")) {
 			cut++
 		}
-		again, err := launch("127.0.0.1:0", dir)
+		again, err := Launch("127.0.0.1:0", dir)
 		if err != nil {
 			t.Fatalf("try %d: %v", try, err)
 		}
-		again.org(t)
-		if err := again.drain(10 * time.Second); err != nil {
+		again.Org(t)
+		if err := again.Drain(10 * time.Second); err != nil {
 			t.Error(err)
 		}
 		if faults, means := faultsIn(t, dir); len(faults) != 0 {
@@ -310,37 +310,37 @@ func TestServersShareABackupDirectory(t *testing.T) {
 	backups := filepath.Join(t.TempDir(), "b")
 	first, _, _ := served(t)
 	second, _, _ := served(t)
-	succeeds(t, "backup", "--data", first, "--to", backups)
-	succeeds(t, "backup", "--data", second, "--to", backups)
+	Succeeds(t, "backup", "--data", first, "--to", backups)
+	Succeeds(t, "backup", "--data", second, "--to", backups)
 	twin := filepath.Join(t.TempDir(), "twin")
-	succeeds(t, "restore", "--from", backups+"@"+snapshots(t, backups)[0], "--data", twin)
+	Succeeds(t, "restore", "--from", backups+"@"+Snapshots(t, backups)[0], "--data", twin)
 	register := func(data string) {
 		t.Helper()
-		s, err := launch("127.0.0.1:0", data)
+		s, err := Launch("127.0.0.1:0", data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.org(t)
-		if err := s.drain(10 * time.Second); err != nil {
+		s.Org(t)
+		if err := s.Drain(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
 	register(first)
 	register(twin)
-	succeeds(t, "backup", "--data", first, "--to", backups)
-	before := snapshots(t, backups)
-	_, said, code := command(t, "backup", "--data", twin, "--to", backups)
-	if checkMessage(t, "the twin", said, "keys that this keyring does not have", "its own backup directory"); code == 0 {
+	Succeeds(t, "backup", "--data", first, "--to", backups)
+	before := Snapshots(t, backups)
+	_, said, code := Command(t, "backup", "--data", twin, "--to", backups)
+	if CheckMessage(t, "the twin", said, "keys that this keyring does not have", "its own backup directory"); code == 0 {
 		t.Error("the twin made a backup")
 	}
-	if after := snapshots(t, backups); !slices.Equal(before, after) || len(before) != 3 {
+	if after := Snapshots(t, backups); !slices.Equal(before, after) || len(before) != 3 {
 		t.Errorf("the snapshots %q became %q", before, after)
 	}
-	succeeds(t, "backup", "--data", twin, "--to", backups+"-of-the-twin")
+	Succeeds(t, "backup", "--data", twin, "--to", backups+"-of-the-twin")
 	for _, snapshot := range before {
 		data := filepath.Join(t.TempDir(), snapshot)
-		succeeds(t, "backup", "check", backups+"@"+snapshot)
-		succeeds(t, "restore", "--from", backups+"@"+snapshot, "--data", data)
+		Succeeds(t, "backup", "check", backups+"@"+snapshot)
+		Succeeds(t, "restore", "--from", backups+"@"+snapshot, "--data", data)
 		if faults, means := faultsIn(t, data); len(faults) != 0 {
 			t.Errorf("%s: %v\n%s", snapshot, faults, means)
 		}

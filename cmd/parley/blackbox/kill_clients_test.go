@@ -94,7 +94,7 @@ func (w *recordedServer) begin(from, to *participant) bool {
 	return out.Outcome == history.Acked
 }
 
-func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
+func AnyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
 
 // loadClient is one of the clients that load a server until it dies.
 type loadClient struct{ *recordedServer }
@@ -103,7 +103,7 @@ type loadClient struct{ *recordedServer }
 // twice at once, or gives up before the answer and repeats it.
 func (w loadClient) writer(self *participant) {
 	for !w.dying.Load() {
-		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
+		at := attempt{from: self, to: AnyOf(w.popular), key: w.newKey()}
 		var k *trackedConversation
 		if k = w.conversations.any(true); k != nil && rand.IntN(4) == 0 {
 			side := rand.IntN(2)
@@ -111,7 +111,7 @@ func (w loadClient) writer(self *participant) {
 		}
 		switch rand.IntN(25) {
 		case 0:
-			concurrently(2, func(int) history.Send { return w.write(at) })
+			Concurrently(2, func(int) history.Send { return w.write(at) })
 			continue
 		case 1:
 			ctx, goAway := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Microsecond)
@@ -131,7 +131,7 @@ func (w loadClient) mover() {
 	for !w.dying.Load() {
 		k := w.conversations.any(true)
 		if k == nil {
-			if !w.begin(anyOf(w.senders), anyOf(w.popular)) {
+			if !w.begin(AnyOf(w.senders), AnyOf(w.popular)) {
 				return
 			}
 			continue
@@ -176,7 +176,7 @@ func (w loadClient) reader() {
 		var err error
 		switch dice := rand.IntN(10); {
 		case dice < 5 || k == nil:
-			_, err = w.page(anyOf(w.parties()), 1+rand.IntN(30), 1+rand.IntN(4))
+			_, err = w.page(AnyOf(w.parties()), 1+rand.IntN(30), 1+rand.IntN(4))
 		case dice < 7:
 			err = w.transcript(k, k.sides[rand.IntN(2)], 1+rand.IntN(100), 2)
 		case dice < 9:
@@ -208,18 +208,18 @@ func (l *listener) follow(w *recordedServer, d time.Duration, until history.ID) 
 	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
 	c.Asked = w.now()
 	c.Answered = c.Asked
-	st, refusal := l.of.listen(l.last.String())
+	st, refusal := l.of.Listen(l.last.String())
 	if st == nil {
-		if !w.apart.Load() && (refusal.err == nil || !w.dying.Load()) {
-			w.unexpected("the stream of %s was refused: %v %d", l.of.name, refusal.err, refusal.status)
+		if !w.apart.Load() && (refusal.Err == nil || !w.dying.Load()) {
+			w.unexpected("the stream of %s was refused: %v %d", l.of.Name, refusal.Err, refusal.Status)
 		}
 		return false
 	}
-	defer st.close()
+	defer st.Close()
 	deadline := time.After(d)
 	for done := false; !done && !c.Caught; {
 		select {
-		case e, ok := <-st.events:
+		case e, ok := <-st.Events:
 			done = !ok
 			if ok {
 				l.heard(w, &c, e)
@@ -233,24 +233,24 @@ func (l *listener) follow(w *recordedServer, d time.Duration, until history.ID) 
 	return c.Caught
 }
 
-func (l *listener) heard(w *recordedServer, c *history.Connection, e event) {
+func (l *listener) heard(w *recordedServer, c *history.Connection, e Event) {
 	var heard history.Event
 	var err error
-	switch e.name {
+	switch e.Name {
 	case "message":
-		heard.Message, err = history.ParseID(e.id)
+		heard.Message, err = history.ParseID(e.ID)
 		l.last = heard.Message
 	case "status":
-		heard.Conversation, err = history.ParseID(text(e.data, "conversation_id"))
-		heard.Status = text(e.data, "status")
+		heard.Conversation, err = history.ParseID(Text(e.Data, "conversation_id"))
+		heard.Status = Text(e.Data, "status")
 	case "heartbeat":
 		return
 	default:
-		w.unexpected("the stream of %s says %s: %s", l.of.name, e.name, e.raw)
+		w.unexpected("the stream of %s says %s: %s", l.of.Name, e.Name, e.Raw)
 		return
 	}
 	if err != nil {
-		w.unexpected("the stream of %s says %s %q: %v", l.of.name, e.name, e.raw, err)
+		w.unexpected("the stream of %s says %s %q: %v", l.of.Name, e.Name, e.Raw, err)
 	}
 	c.Events, c.Answered = append(c.Events, heard), w.now()
 }

@@ -22,14 +22,14 @@ import (
 
 // participant is an agent with an id of package history.
 type participant struct {
-	*agent
+	*Agent
 	is history.ID
 }
 
 // recordedServer is a server with clients that record its answers.
 type recordedServer struct {
 	t             testing.TB
-	s             *server
+	s             *Server
 	h             *history.History
 	began         time.Time
 	popular       []*participant // the recipients of most messages
@@ -42,7 +42,7 @@ type recordedServer struct {
 	// mortal servers are killed in the middle of a test of orders.
 	mortal bool
 	// direct, if set, are nodes that get the requests of recorded clients without a proxy.
-	direct *nodes
+	direct *Nodes
 
 	mu      sync.Mutex
 	pending []attempt // whose outcome is unknown
@@ -66,16 +66,16 @@ func (y *tally) String() string {
 }
 
 // newRecordedServer registers new agents on a server.
-func newRecordedServer(t testing.TB, s *server, popular, senders int) *recordedServer {
+func newRecordedServer(t testing.TB, s *Server, popular, senders int) *recordedServer {
 	t.Helper()
-	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	w := &recordedServer{t: t, s: s, h: history.New(SettleWait), began: time.Now()}
 	for range popular {
-		w.popular = append(w.popular, newParticipant(s.org(t), "popular"))
+		w.popular = append(w.popular, newParticipant(s.Org(t), "popular"))
 	}
-	var o *org
+	var o *Org
 	for i := range senders {
 		if i%2 == 0 {
-			o = s.org(t)
+			o = s.Org(t)
 		}
 		w.senders = append(w.senders, newParticipant(o, "s"+strconv.Itoa(i)))
 	}
@@ -84,13 +84,13 @@ func newRecordedServer(t testing.TB, s *server, popular, senders int) *recordedS
 }
 
 // newParticipant creates an agent whose answers are recorded.
-func newParticipant(o *org, name string) *participant {
-	g := o.agent(name)
-	id, err := history.ParseID(g.id)
+func newParticipant(o *Org, name string) *participant {
+	g := o.Agent(name)
+	id, err := history.ParseID(g.ID)
 	if err != nil {
-		o.t.Fatal(err)
+		o.T.Fatal(err)
 	}
-	return &participant{agent: g, is: id}
+	return &participant{Agent: g, is: id}
 }
 
 func (w *recordedServer) parties() []*participant {
@@ -132,14 +132,14 @@ func (a *rawAnswer) code() (code, current string) {
 func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *rawAnswer {
 	a := &rawAnswer{}
 	s, struck := w.next()
-	req, err := s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
+	req, err := s.Request(p.Token, method, path, body, append(headers, "X-Svc-Agent", p.ID)...)
 	if err != nil {
 		w.t.Error(err)
 		a.err = err
 		return a
 	}
 	a.Asked = w.now()
-	resp, err := client.Do(req.WithContext(ctx))
+	resp, err := Client.Do(req.WithContext(ctx))
 	if err == nil {
 		a.status, a.header = resp.StatusCode, resp.Header
 		a.raw, err = io.ReadAll(resp.Body)
@@ -191,15 +191,15 @@ var filler = strings.Repeat("x", 3000)
 
 // send makes an attempt and records it.
 func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
-	out := history.Send{Key: at.key, Payload: b64([]byte(payloadOf + at.key)), From: at.from.is, To: at.to.is}
+	out := history.Send{Key: at.key, Payload: B64([]byte(payloadOf + at.key)), From: at.from.is, To: at.to.is}
 	path := "/messages"
 	body := `{"type":"svc.v1.dm","encrypted_payload":"` + out.Payload + `","self_encrypted_payload":"` + filler[:1+rand.IntN(len(filler))] + `"`
 	if at.replyTo != nil {
 		path, out.ReplyTo = "/messages/"+at.replyTo.ID.String()+"/reply", at.replyTo.ID
 	} else {
-		body += `,"to_agent_id":"` + at.to.id + `"`
+		body += `,"to_agent_id":"` + at.to.ID + `"`
 	}
-	a := w.ask(ctx, at.from, "POST", path, verbatim(body+"}"), "Idempotency-Key", at.key)
+	a := w.ask(ctx, at.from, "POST", path, Verbatim(body+"}"), "Idempotency-Key", at.key)
 	out.Span, out.Outcome = a.Span, w.outcome(a, path, "conversation_closed")
 	if out.Outcome == history.Refused {
 		out.Refusal, _ = a.code()
@@ -233,7 +233,7 @@ func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, e
 	out := history.Page{Agent: p.is, Top: true}
 	cursor := ""
 	for range pages {
-		a := w.ask(context.Background(), p, "GET", p.path("/messages?limit="+strconv.Itoa(limit)+cursor), nil)
+		a := w.ask(context.Background(), p, "GET", p.Path("/messages?limit="+strconv.Itoa(limit)+cursor), nil)
 		if out.Asked == 0 {
 			out.Span = a.Span
 		}
@@ -321,7 +321,7 @@ func (w *recordedServer) look(ctx context.Context, k *trackedConversation, reade
 
 // move requests another status.
 func (w *recordedServer) move(ctx context.Context, k *trackedConversation, by *participant, to string) history.Change {
-	a := w.ask(ctx, by, "PATCH", k.path("/status"), verbatim(`{"status":"`+to+`"}`))
+	a := w.ask(ctx, by, "PATCH", k.path("/status"), Verbatim(`{"status":"`+to+`"}`))
 	out := history.Change{Span: a.Span, Conversation: k.root.Conversation, To: to, Outcome: w.outcome(a, "PATCH "+to, "invalid_transition")}
 	if out.Outcome == history.Refused {
 		_, out.Current = a.code()

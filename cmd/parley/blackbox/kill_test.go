@@ -22,9 +22,9 @@ type clientCounts struct{ writers, movers, readers int }
 // checks the result against all answers recorded so far.
 func TestKillUnderLoad(t *testing.T) {
 	const kills = 10
-	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) {
-			s := start(t, "--journals", v.journals)
+	for _, v := range Variants {
+		t.Run("journals="+v.Journals, func(t *testing.T) {
+			s := Start(t, "--journals", v.Journals)
 			w := newRecordedServer(t, s, 2, 6)
 			listeners := w.listeners()
 			for i := range kills {
@@ -38,9 +38,9 @@ func TestKillUnderLoad(t *testing.T) {
 				t.Errorf("too little load: %v", &w.tally)
 			}
 			w.checkDetectsLosses()
-			verifyDirectory(t, s)
+			VerifyDirectory(t, s)
 			for _, kind := range []string{"sst", "blob"} { // each start after a kill writes what the log held into them
-				if found, err := filepath.Glob(filepath.Join(s.dir, "journal", "*."+kind)); err != nil || len(found) == 0 {
+				if found, err := filepath.Glob(filepath.Join(s.Dir, "journal", "*."+kind)); err != nil || len(found) == 0 {
 					t.Errorf("the server was never killed while it had %s files: %v", kind, err)
 				}
 			}
@@ -60,9 +60,9 @@ func (w *recordedServer) listeners() []*listener {
 
 // runUntilKilled runs clients for a while and kills the server during their requests.
 func (w *recordedServer) runUntilKilled(listeners []*listener, c clientCounts, d time.Duration) {
-	w.runClients(listeners, c, d, w.s.kill)
-	if err := w.s.log.trouble(); err != nil {
-		w.t.Errorf("%v\n%s", err, w.s.log.tail())
+	w.runClients(listeners, c, d, w.s.Kill)
+	if err := w.s.Log.Trouble(); err != nil {
+		w.t.Errorf("%v\n%s", err, w.s.Log.Tail())
 	}
 }
 
@@ -117,7 +117,7 @@ func (w *recordedServer) startClients(listeners []*listener, c clientCounts) *sy
 // restarted starts the server again and repeats the unanswered requests.
 func (w *recordedServer) restarted() {
 	began := time.Now()
-	w.s.restart(w.t)
+	w.s.Restart(w.t)
 	w.tally.restarts = append(w.tally.restarts, time.Since(began))
 	w.repeatUnanswered()
 }
@@ -129,11 +129,11 @@ func (w *recordedServer) repeatUnanswered() {
 	w.pending = nil
 	seen := map[string]bool{}
 	again = slices.DeleteFunc(again, func(at attempt) bool {
-		twice := seen[at.from.id+at.key]
-		seen[at.from.id+at.key] = true
+		twice := seen[at.from.ID+at.key]
+		seen[at.from.ID+at.key] = true
 		return twice
 	})
-	outs := concurrently(len(again), func(i int) history.Send {
+	outs := Concurrently(len(again), func(i int) history.Send {
 		out := w.write(again[i])
 		if out.Outcome == history.Acked {
 			_, _ = w.page(again[i].to, 5, 1) // a message acknowledged to its sender is in the inbox
@@ -156,30 +156,30 @@ func (w *recordedServer) repeatUnanswered() {
 // last message to each participant, which arrives after all others.
 func (w *recordedServer) readAll(listeners []*listener, streams bool) {
 	parties := w.parties()
-	last := concurrently(len(parties), func(i int) history.Send {
+	last := Concurrently(len(parties), func(i int) history.Send {
 		return w.write(attempt{from: parties[(i+1)%len(parties)], to: parties[i], key: w.newKey()})
 	})
 	ends := map[*participant]history.ID{}
 	for i, out := range last {
 		ends[parties[i]] = out.Result.ID
 	}
-	concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
+	Concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
 	if streams {
 		for _, p := range parties {
 			listeners = append(listeners, &listener{name: "whole", of: p})
 		}
 	}
 	for few := range slices.Chunk(listeners, 4) {
-		concurrently(len(few), func(i int) bool {
+		Concurrently(len(few), func(i int) bool {
 			caught := few[i].follow(w, 15*time.Second, ends[few[i].of])
 			if !caught {
-				w.unexpected("the stream of %s does not come to its end", few[i].of.name)
+				w.unexpected("the stream of %s does not come to its end", few[i].of.Name)
 			}
 			return caught
 		})
 	}
 	all := w.conversations.everyone()
-	concurrently(4, func(part int) error {
+	Concurrently(4, func(part int) error {
 		for i, k := range all {
 			if i%4 != part {
 				continue
@@ -241,11 +241,11 @@ func (w *recordedServer) checkDetectsLosses() {
 	}
 }
 
-// distinctIDs returns the ids of rows, which must be distinct.
-func distinctIDs(t testing.TB, rows []obj) map[string]bool {
+// DistinctIDs returns the ids of rows, which must be distinct.
+func DistinctIDs(t testing.TB, rows []obj) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, id := range ids(rows) {
+	for _, id := range IDs(rows) {
 		if seen[id] {
 			t.Errorf("%s is in the inbox twice", id)
 		}
@@ -254,21 +254,21 @@ func distinctIDs(t testing.TB, rows []obj) map[string]bool {
 	return seen
 }
 
-// verifyDirectory stops the server and verifies its data directory.
-func verifyDirectory(t *testing.T, s *server) {
+// VerifyDirectory stops the server and verifies its data directory.
+func VerifyDirectory(t *testing.T, s *Server) {
 	t.Helper()
-	if err := s.drain(15 * time.Second); err != nil {
+	if err := s.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "verify", "--help")
-	cmd.Env = cleanEnvironment()
+	cmd := exec.Command(Binary, "verify", "--help")
+	cmd.Env = CleanEnvironment()
 	if err := cmd.Run(); err != nil {
 		t.Log("this binary has no command to verify a directory")
 		return
 	}
 	began := time.Now()
-	cmd = exec.Command(binary, "verify", "--data", s.dir)
-	cmd.Env = cleanEnvironment()
+	cmd = exec.Command(Binary, "verify", "--data", s.Dir)
+	cmd.Env = CleanEnvironment()
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("parley verify: %v\n%s", err, said)

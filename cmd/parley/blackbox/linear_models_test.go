@@ -131,7 +131,7 @@ func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcup
 		out = append(out, o)
 	}
 	for i, o := range out {
-		if o.Input.(logRequest).append != "" && o.Return != never && o.Return-o.Call > int64(settleWait) {
+		if o.Input.(logRequest).append != "" && o.Return != never && o.Return-o.Call > int64(SettleWait) {
 			out[i].Return = max(o.Return, last.Call-1)
 		}
 	}

@@ -51,7 +51,7 @@ func (w *recordedServer) inLives(recorders []*recorder, run func()) {
 		}()
 		time.Sleep(time.Duration(60+rand.IntN(60)) * time.Millisecond)
 		w.dying.Store(true)
-		w.s.kill()
+		w.s.Kill()
 		dead := w.now()
 		<-done
 		for _, r := range recorders {
@@ -77,22 +77,22 @@ func (w *recordedServer) impatient() (context.Context, context.CancelFunc) {
 // linearly runs a test on servers with one journal and with four, once without and once
 // with a kill in the middle, and on three nodes that are struck in turn.
 func linearly(t *testing.T, test func(t *testing.T, w *recordedServer)) {
-	for _, v := range variants {
+	for _, v := range Variants {
 		for _, kill := range []bool{false, true} {
-			name := "journals=" + v.journals
+			name := "journals=" + v.Journals
 			if kill {
 				name += ",killed"
 			}
 			t.Run(name, func(t *testing.T) {
-				w := newRecordedServer(t, start(t, "--journals", v.journals), 2, 4)
+				w := newRecordedServer(t, Start(t, "--journals", v.Journals), 2, 4)
 				w.mortal = kill
 				test(t, w)
 			})
 		}
 	}
 	t.Run("3 nodes", func(t *testing.T) {
-		n := startNodes(t, 3)
-		w := newRecordedServer(t, n.server(), 2, 4)
+		n := StartNodes(t, 3)
+		w := newRecordedServer(t, n.Server(), 2, 4)
 		w.direct = n
 		test(t, w)
 	})
@@ -107,12 +107,12 @@ func TestStatusIsLinearizable(t *testing.T) {
 		for range rounds {
 			var recorders []*recorder
 			for range conversations {
-				w.begin(anyOf(w.senders), anyOf(w.popular))
+				w.begin(AnyOf(w.senders), AnyOf(w.popular))
 				recorders = append(recorders, &recorder{})
 			}
 			latest := w.conversations.all[len(w.conversations.all)-conversations:]
 			w.inLives(recorders, func() {
-				concurrently(conversations*clients, func(i int) bool {
+				Concurrently(conversations*clients, func(i int) bool {
 					return w.operate(latest[i/clients], i%clients, each, recorders[i/clients])
 				})
 			})
@@ -220,11 +220,11 @@ func TestInboxIsLinearizable(t *testing.T) {
 			var to []*participant
 			var recorders []*recorder
 			for range boxes {
-				to, recorders = append(to, newParticipant(w.s.org(t), "box")), append(recorders, &recorder{})
+				to, recorders = append(to, newParticipant(w.s.Org(t), "box")), append(recorders, &recorder{})
 			}
 			again := make([]*attempt, boxes*(appenders+readers))
 			w.inLives(recorders, func() {
-				concurrently(len(again), func(i int) bool {
+				Concurrently(len(again), func(i int) bool {
 					box, client := i%boxes, i/boxes
 					if client < appenders {
 						w.append(w.senders[client], to[box], client, each, recorders[box], &again[i])

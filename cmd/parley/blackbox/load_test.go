@@ -10,10 +10,10 @@ import (
 // began comes before it.
 func TestManySendersOneInbox(t *testing.T) {
 	const senders, each = 64, 20
-	alone(t, func(t *testing.T, s *server) {
+	Alone(t, func(t *testing.T, s *Server) {
 		w := newRecordedServer(t, s, 1, senders)
 		began := time.Now()
-		concurrently(senders, func(i int) bool {
+		Concurrently(senders, func(i int) bool {
 			for range each {
 				w.write(attempt{from: w.senders[i], to: w.popular[0], key: w.newKey()})
 			}
@@ -32,13 +32,13 @@ func TestManySendersOneInbox(t *testing.T) {
 // same order.
 func TestHotConversation(t *testing.T) {
 	const callers, each = 16, 15
-	alone(t, func(t *testing.T, s *server) {
+	Alone(t, func(t *testing.T, s *Server) {
 		w := newRecordedServer(t, s, 1, 1)
 		if !w.begin(w.senders[0], w.popular[0]) {
 			t.Fatal("the conversation did not begin")
 		}
 		k := w.conversations.all[0]
-		concurrently(callers, func(i int) bool {
+		Concurrently(callers, func(i int) bool {
 			for range each {
 				w.write(attempt{from: k.sides[i%2], to: k.sides[1-i%2], key: w.newKey(), replyTo: k.question()})
 			}

@@ -10,19 +10,19 @@ import (
 // TestLogOfStartAndStop: the log states the version and addresses, unsafe settings, and
 // the shutdown. With JSON, standard error has nothing else, even if the start fails.
 func TestLogOfStartAndStop(t *testing.T) {
-	oneServerOnly(t, "it judges the whole log")
-	s := start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
-	if err := s.drain(10 * time.Second); err != nil {
+	OneServerOnly(t, "it judges the whole log")
+	s := Start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
+	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	logged := jsonLines(t, s.log.text())
+	logged := jsonLines(t, s.Log.Text())
 	started := logged["the server has started"]
 	for _, name := range []string{"version", "data", "listen", "admin_listen", "quota_profile"} {
-		if text(started, name) == "" {
+		if Text(started, name) == "" {
 			t.Errorf("the log of the start has no %s: %v", name, started)
 		}
 	}
-	if started["data"] != s.dir || started["listen"] != s.addr || logged["the server is stopping"] == nil || logged["the server has stopped"] == nil {
+	if started["data"] != s.Dir || started["listen"] != s.Addr || logged["the server is stopping"] == nil || logged["the server has stopped"] == nil {
 		t.Errorf("the log: %v", logged)
 	}
 	flags := map[any]bool{}
@@ -34,8 +34,8 @@ func TestLogOfStartAndStop(t *testing.T) {
 	if len(flags) != 3 || !flags["--base-url"] || !flags["--dev"] || !flags["--quota-profile"] {
 		t.Errorf("the warnings are %v", flags)
 	}
-	said := fails(t, s.dir, "--log-format", "json", "--journals", "9")
-	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(text(ended, "error"), "journals") || ended["exit"] != 1.0 {
+	said := Fails(t, s.Dir, "--log-format", "json", "--journals", "9")
+	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(Text(ended, "error"), "journals") || ended["exit"] != 1.0 {
 		t.Errorf("a start that fails: %s", said)
 	}
 }
@@ -47,13 +47,13 @@ func jsonLines(t *testing.T, log string) map[string]obj {
 	lines := map[string]obj{}
 	for line := range strings.Lines(log) {
 		var o obj
-		if strings.HasPrefix(line, announcement) {
+		if strings.HasPrefix(line, Announcement) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			t.Errorf("not JSON: %s", line)
 		}
-		lines[text(o, "msg")] = o
+		lines[Text(o, "msg")] = o
 	}
 	return lines
 }

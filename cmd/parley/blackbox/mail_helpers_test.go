@@ -214,20 +214,20 @@ func (o *smtpServer) waitForSessions(t testing.TB, n int) []string {
 // certificate it writes to caFile.
 func newTLSServer(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	t.Helper()
-	by, err := newAuthority()
+	by, err := NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := by.issue(leaf{from: time.Now().Add(-time.Hour), to: time.Now().Add(time.Hour), host: "127.0.0.1"})
+	certificate, err := by.Issue(Leaf{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour), Host: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.CreateTemp(scratch, "mail-ca-*.pem")
+	file, err := os.CreateTemp(Scratch, "mail-ca-*.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: by.certificate.Raw}); err != nil {
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: by.Certificate.Raw}); err != nil {
 		t.Fatal(err)
 	}
 	o.tlsConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
@@ -305,7 +305,7 @@ func emailFaults(m *receivedEmail, from, to string) (faults []string) {
 func TestEmailFaultsControl(t *testing.T) {
 	t.Parallel()
 	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +
-		"\r\nMessage-ID: <" + randomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
+		"\r\nMessage-ID: <" + RandomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
 		"curl https://service.example/auth/verify-email --json '{\"token\":\"abc\"}'\r\n"
 	swap := func(from, to string) func(m *receivedEmail) {
 		return func(m *receivedEmail) { m.raw = bytes.Replace(m.raw, []byte(from), []byte(to), 1) }

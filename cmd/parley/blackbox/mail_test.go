@@ -17,48 +17,48 @@ func mailFlags(journals string, o *smtpServer, more ...string) []string {
 
 // registers registers an organization with the given email address. It returns nil if the
 // address is invalid.
-func (s *server) registers(t testing.TB, email, name string) *org {
+func (s *Server) registers(t testing.TB, email, name string) *Org {
 	t.Helper()
-	slug := freshSlug()
-	c := s.call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": slug, "org_name": name})
-	if c.status == 422 {
-		c.invalid("body.email", "")
+	slug := FreshSlug()
+	c := s.Call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": slug, "org_name": name})
+	if c.Status == 422 {
+		c.Invalid("body.email", "")
 		return nil
 	}
-	a := s.call(t, "", "POST", "/auth/register/solve", c.want(201).solution()).want(201).is("trust_tier", 0)
-	o := &org{t: t, s: s, slug: slug, id: a.str("org_id"), client: a.str("client_id"), secret: a.str("client_secret")}
-	o.token = s.grant(t, o.client, o.secret).want(200).str("access_token")
+	a := s.Call(t, "", "POST", "/auth/register/solve", c.Want(201).Solution()).Want(201).Is("trust_tier", 0)
+	o := &Org{T: t, S: s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
+	o.Token = s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
 	return o
 }
 
 // cleared checks whether the organization may do what trust tier 1 allows.
-func (o *org) cleared(may bool) {
-	o.t.Helper()
+func (o *Org) cleared(may bool) {
+	o.T.Helper()
 	if may {
-		o.get("/org").want(200).is("trust_tier", 1)
-		o.post("/messages", obj{}).as("cleared").invalid("body.type", "missing")
+		o.Get("/org").Want(200).Is("trust_tier", 1)
+		o.Post("/messages", obj{}).As("cleared").Invalid("body.type", "missing")
 		return
 	}
-	o.get("/org").want(200).is("trust_tier", 0)
-	for _, path := range []string{"/agents", "/messages", "/messages/sync", "/messages/" + nobody + "/reply"} {
-		o.post(path, obj{}).as("not cleared, before its schema is judged").refused(403, "trust_tier_required")
+	o.Get("/org").Want(200).Is("trust_tier", 0)
+	for _, path := range []string{"/agents", "/messages", "/messages/sync", "/messages/" + Nobody + "/reply"} {
+		o.Post(path, obj{}).As("not cleared, before its schema is judged").Refused(403, "trust_tier_required")
 	}
 }
 
 // TestMailedTokenClears: a new organization has restricted rights. The token of its email
 // lifts the restriction without a new access token.
 func TestMailedTokenClears(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		mails, admin := newSMTPServer(t, &smtpServer{}), freeAddress(t)
-		s := start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
-		verify := func(token any) *answer { return s.call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
+	Own(t, func(t *testing.T, journals string) {
+		mails, admin := newSMTPServer(t, &smtpServer{}), FreeAddress(t)
+		s := Start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
+		verify := func(token any) *Answer { return s.Call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
 		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
 		first, second := mails.waitForEmail(t, "ops@a.example"), mails.waitForEmail(t, "ops@b.example")
 		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
 			for _, fault := range emailFaults(m, mailSender, to) {
 				t.Errorf("the email to %s: %s\n%s", to, fault, m.raw)
 			}
-			if !strings.Contains(string(m.raw), "curl "+s.base+"/auth/verify-email ") {
+			if !strings.Contains(string(m.raw), "curl "+s.Base+"/auth/verify-email ") {
 				t.Errorf("the email does not link to this server: %s", m.raw)
 			}
 		}
@@ -68,33 +68,33 @@ func TestMailedTokenClears(t *testing.T) {
 		for i := range sealed { // changing any bit makes it invalid
 			forged := slices.Clone(sealed)
 			forged[i] ^= 1 << (i % 8)
-			verify(base64.RawURLEncoding.EncodeToString(forged)).as("byte %d", i).refused(404, "not_found")
+			verify(base64.RawURLEncoding.EncodeToString(forged)).As("byte %d", i).Refused(404, "not_found")
 		}
-		for _, wrong := range []string{"x", token[1:], token + "A", token + token, a.token, a.secret} {
-			verify(wrong).as("%.20q", wrong).refused(404, "not_found")
+		for _, wrong := range []string{"x", token[1:], token + "A", token + token, a.Token, a.Secret} {
+			verify(wrong).As("%.20q", wrong).Refused(404, "not_found")
 		}
-		verify(nil).invalid("body.token", "missing")
+		verify(nil).Invalid("body.token", "missing")
 		a.cleared(false)
-		verify(token).want(200).is("org_id", a.id, "org_slug", a.slug, "trust_tier", 1)
+		verify(token).Want(200).Is("org_id", a.ID, "org_slug", a.Slug, "trust_tier", 1)
 		a.cleared(true)
-		a.agent("alice")
+		a.Agent("alice")
 		b.cleared(false)
 
 		// A token cannot be used twice: it does not restore a tier that the operator
 		// lowered.
-		verify(token).as("again").want(200).is("trust_tier", 1)
-		succeeds(t, "org", "tier", a.slug, "0", "--admin", "http://"+admin, "--data", s.dir)
-		verify(token).as("after the operator").want(200).is("trust_tier", 0)
+		verify(token).As("again").Want(200).Is("trust_tier", 1)
+		Succeeds(t, "org", "tier", a.Slug, "0", "--admin", "http://"+admin, "--data", s.Dir)
+		verify(token).As("after the operator").Want(200).Is("trust_tier", 0)
 		a.cleared(false)
 
 		// A token that was sent before a crash is valid after it.
-		s.kill()
-		said := s.log.text()
-		s.restart(t)
-		verify(second.token()).want(200).is("org_id", b.id, "trust_tier", 1)
+		s.Kill()
+		said := s.Log.Text()
+		s.Restart(t)
+		verify(second.token()).Want(200).Is("org_id", b.ID, "trust_tier", 1)
 		b.cleared(true)
 		for _, secret := range []string{token, second.token()} {
-			if strings.Contains(said+s.log.text(), secret) {
+			if strings.Contains(said+s.Log.Text(), secret) {
 				t.Error("the log shows a token")
 			}
 		}
@@ -106,14 +106,14 @@ func TestMailedTokenClears(t *testing.T) {
 func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 	t.Parallel()
 	mails := newSMTPServer(t, &smtpServer{})
-	one, other := start(t, mailFlags("1", mails)...), start(t, mailFlags("1", mails)...)
+	one, other := Start(t, mailFlags("1", mails)...), Start(t, mailFlags("1", mails)...)
 	one.registers(t, "ops@one.example", "one")
 	token := obj{"token": mails.waitForEmail(t, "ops@one.example").token()}
-	other.call(t, "", "POST", "/auth/verify-email", token).refused(404, "not_found")
-	one.kill()
-	one.setFlag("--tier1", "approval")
-	one.restart(t)
-	one.call(t, "", "POST", "/auth/verify-email", token).as("not by mail").refused(404, "not_found")
+	other.Call(t, "", "POST", "/auth/verify-email", token).Refused(404, "not_found")
+	one.Kill()
+	one.SetFlag("--tier1", "approval")
+	one.Restart(t)
+	one.Call(t, "", "POST", "/auth/verify-email", token).As("not by mail").Refused(404, "not_found")
 }
 
 // TestEmailHasNoUserText: whatever is registered, the email goes to one address
@@ -121,7 +121,7 @@ func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 func TestEmailHasNoUserText(t *testing.T) {
 	t.Parallel()
 	mails := newSMTPServer(t, &smtpServer{})
-	s := start(t, mailFlags("1", mails)...)
+	s := Start(t, mailFlags("1", mails)...)
 	name, want := "Acme hello", 1 // an address with line ends is rejected
 	for address, to := range map[string]string{
 		"a@b.example\r\nBcc:x@b.example": "", "a\n@b.example": "", "a@b.example\n": "", "a@b.example,x": "", "a\x00@b.example": "", "two\x0b@b.example": "",
@@ -165,8 +165,8 @@ func TestMailIsEncrypted(t *testing.T) {
 			if runtime.GOOS != "linux" {
 				t.Skip("SSL_CERT_FILE works on Linux only")
 			}
-			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
-			s := startThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
+			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + RandomHex(8)})
+			s := StartThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
 			s.registers(t, "ops@a.example", "A")
 			m := mails.waitForEmail(t, "ops@a.example")
 			for _, fault := range emailFaults(m, mailSender, "ops@a.example") {
@@ -175,14 +175,14 @@ func TestMailIsEncrypted(t *testing.T) {
 			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); !m.overTLS || m.login != "sender" || len(leaks) > 0 {
 				t.Errorf("over TLS %v, from %q; without TLS %q", m.overTLS, m.login, leaks)
 			}
-			if strings.Contains(s.log.text(), mails.password) {
+			if strings.Contains(s.Log.Text(), mails.password) {
 				t.Error("the log shows the password")
 			}
 		})
 		t.Run(name+" of a stranger", func(t *testing.T) {
 			t.Parallel()
-			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
-			s := start(t, mailFlags("1", mails)...)
+			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + RandomHex(8)})
+			s := Start(t, mailFlags("1", mails)...)
 			o := s.registers(t, "ops@a.example", "A")
 			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
 				t.Errorf("without TLS %q; %d emails", leaks, len(mails.all()))

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// binary is the program under test.
-var binary string
+// Binary is the program under test.
+var Binary string
 
-// scratch is a directory that is removed after the run.
-var scratch string
+// Scratch is a directory that is removed after the run.
+var Scratch string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	allowWaiting()
 	if *atFollower {
-		variants, clusters = variants[:1], nil
+		Variants, clusters = Variants[:1], nil
 	}
 	os.Exit(run(m))
 }
@@ -45,8 +45,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	scratch = dir
-	if binary, err = build(dir); err != nil {
+	Scratch = dir
+	if Binary, err = build(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -64,11 +64,11 @@ func build(dir string) (string, error) {
 	if named := os.Getenv("PARLEY_BIN"); named != "" {
 		return filepath.Abs(named)
 	}
-	return buildIn(".", filepath.Join(dir, "parley"))
+	return BuildIn(".", filepath.Join(dir, "parley"))
 }
 
-// buildIn builds the program of which the source is in a directory.
-func buildIn(dir, out string, flags ...string) (string, error) {
+// BuildIn builds the program of which the source is in a directory.
+func BuildIn(dir, out string, flags ...string) (string, error) {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-ldflags", "-s -w", "-o", out}, flags, []string{"parley/cmd/parley"})...)
 	cmd.Env, cmd.Dir = append(os.Environ(), "CGO_ENABLED=0"), dir
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -77,46 +77,46 @@ func buildIn(dir, out string, flags ...string) (string, error) {
 	return out, nil
 }
 
-// variant is a server that most tests share. Each test registers its own organizations.
-type variant struct {
-	journals string
+// Variant is a server that most tests share. Each test registers its own organizations.
+type Variant struct {
+	Journals string
 	flags    func() ([]string, error)
 	// count is how many nodes serve the requests in turn, 0 for a server on its own.
 	count  int
 	once   sync.Once
 	dir    string
-	server *server
-	nodes  *nodes
+	Server *Server
+	nodes  *Nodes
 	err    error
 }
 
-var variants = newVariants(nil)
+var Variants = NewVariants(nil)
 
-// newVariants returns servers with one journal and with four, with further flags.
-func newVariants(flags func() ([]string, error)) []*variant {
-	return []*variant{{journals: "1", flags: flags}, {journals: "4", flags: flags}}
+// NewVariants returns servers with one journal and with four, with further flags.
+func NewVariants(flags func() ([]string, error)) []*Variant {
+	return []*Variant{{Journals: "1", flags: flags}, {Journals: "4", flags: flags}}
 }
 
 // begun are the variants that a test used: they are stopped after all tests.
 var begun struct {
 	mu  sync.Mutex
-	all []*variant
+	all []*Variant
 }
 
 // clusters are what only tests on a shared server use besides.
-var clusters = []*variant{{count: 3}}
+var clusters = []*Variant{{count: 3}}
 
-func (v *variant) String() string {
+func (v *Variant) String() string {
 	if v.count > 0 {
 		return fmt.Sprintf("%d nodes", v.count)
 	}
 	if *atFollower {
 		return "follower"
 	}
-	return "journals=" + v.journals
+	return "journals=" + v.Journals
 }
 
-func (v *variant) shared(t *testing.T) *server {
+func (v *Variant) Shared(t *testing.T) *Server {
 	t.Helper()
 	v.once.Do(func() {
 		begun.mu.Lock()
@@ -127,7 +127,7 @@ func (v *variant) shared(t *testing.T) *server {
 		}
 		flags := []string{"--poll-limit", "0/0"}
 		if v.count == 0 {
-			flags = append(flags, "--journals", v.journals)
+			flags = append(flags, "--journals", v.Journals)
 		}
 		if v.flags != nil {
 			more, err := v.flags()
@@ -137,47 +137,47 @@ func (v *variant) shared(t *testing.T) *server {
 			flags = append(flags, more...)
 		}
 		if v.count > 0 {
-			if v.nodes, v.err = openNodes(v.dir, v.count, flags...); v.err == nil {
-				v.server = v.nodes.server()
+			if v.nodes, v.err = OpenNodes(v.dir, v.count, flags...); v.err == nil {
+				v.Server = v.nodes.Server()
 			}
 			return
 		}
 		if *atFollower {
-			v.server, v.nodes, v.err = openFollower(v.dir, flags...)
+			v.Server, v.nodes, v.err = openFollower(v.dir, flags...)
 			return
 		}
-		v.server, v.err = (&server{dir: v.dir, flags: flags}).launched("127.0.0.1:0")
+		v.Server, v.err = (&Server{Dir: v.dir, Flags: flags}).Launched("127.0.0.1:0")
 	})
 	if v.err != nil {
 		t.Fatal(v.err)
 	}
-	return v.server
+	return v.Server
 }
 
 // stop shuts the shared server down: after all tests it must still exit in order and must
 // never have panicked.
-func (v *variant) stop() error {
-	if v.server == nil {
+func (v *Variant) stop() error {
+	if v.Server == nil {
 		return nil
 	}
 	defer func() { _ = os.RemoveAll(v.dir) }()
 	if v.nodes != nil {
-		return v.nodes.stop()
+		return v.nodes.Stop()
 	}
-	if err := errors.Join(v.server.drain(15*time.Second), v.server.log.trouble()); err != nil {
-		return fmt.Errorf("%w\n%s", err, v.server.log.tail())
+	if err := errors.Join(v.Server.Drain(15*time.Second), v.Server.Log.Trouble()); err != nil {
+		return fmt.Errorf("%w\n%s", err, v.Server.Log.Tail())
 	}
 	return nil
 }
 
-// each runs a test on all shared servers, in parallel with others.
-func each(t *testing.T, test func(t *testing.T, s *server)) {
+// Each runs a test on all shared servers, in parallel with others.
+func Each(t *testing.T, test func(t *testing.T, s *Server)) {
 	t.Parallel()
-	runOn(t, slices.Concat(variants, clusters), test)
+	RunOn(t, slices.Concat(Variants, clusters), test)
 }
 
-// runOn runs a test on some shared servers, in parallel with others.
-func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
+// RunOn runs a test on some shared servers, in parallel with others.
+func RunOn(t *testing.T, on []*Variant, test func(t *testing.T, s *Server)) {
 	t.Helper()
 	if *atFollower {
 		on = on[:1]
@@ -185,31 +185,31 @@ func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
 	for _, v := range on {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			test(t, v.shared(t))
+			test(t, v.Shared(t))
 		})
 	}
 }
 
-// onOneNode is each without clusters: what the test is about is kept by each node for itself.
-func onOneNode(t *testing.T, _ string, test func(t *testing.T, s *server)) {
+// OnOneNode is each without clusters: what the test is about is kept by each node for itself.
+func OnOneNode(t *testing.T, _ string, test func(t *testing.T, s *Server)) {
 	t.Parallel()
-	runOn(t, variants, test)
+	RunOn(t, Variants, test)
 }
 
-// alone runs a test that loads the server, with no other test in parallel.
-func alone(t *testing.T, test func(t *testing.T, s *server)) {
-	for _, v := range variants {
-		t.Run(v.String(), func(t *testing.T) { test(t, v.shared(t)) })
+// Alone runs a test that loads the server, with no other test in parallel.
+func Alone(t *testing.T, test func(t *testing.T, s *Server)) {
+	for _, v := range Variants {
+		t.Run(v.String(), func(t *testing.T) { test(t, v.Shared(t)) })
 	}
 }
 
-// own runs a test that starts its own servers.
-func own(t *testing.T, test func(t *testing.T, journals string)) {
+// Own runs a test that starts its own servers.
+func Own(t *testing.T, test func(t *testing.T, journals string)) {
 	t.Parallel()
-	for _, v := range variants {
+	for _, v := range Variants {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			test(t, v.journals)
+			test(t, v.Journals)
 		})
 	}
 }

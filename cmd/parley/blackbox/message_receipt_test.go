@@ -12,25 +12,25 @@ import (
 )
 
 // receipt gets the signed receipt of a message.
-func (g *agent) receipt(m obj) string {
-	g.t.Helper()
-	a := g.get("/messages/" + text(m, "id") + "/receipt").want(200)
-	exactly(g.t, "the answer", a.body, "receipt")
-	return a.str("receipt")
+func (g *Agent) receipt(m obj) string {
+	g.T.Helper()
+	a := g.Get("/messages/" + Text(m, "id") + "/receipt").Want(200)
+	Exactly(g.T, "the answer", a.Body, "receipt")
+	return a.Str("receipt")
 }
 
 // proven checks the signature of a receipt with the server's key document, and returns what
 // it says and the id of its key.
-func (s *server) proven(t testing.TB, receipt string) (claims obj, kid any) {
+func (s *Server) proven(t testing.TB, receipt string) (claims obj, kid any) {
 	t.Helper()
-	header, claims, signed, signature := claimsOf(t, receipt)
-	exactly(t, "the header", header, "alg kid typ")
+	header, claims, signed, signature := ClaimsOf(t, receipt)
+	Exactly(t, "the header", header, "alg kid typ")
 	if header["alg"] != "EdDSA" || header["typ"] != "svc-receipt+jwt" {
 		t.Errorf("the header is %v", header)
 	}
-	keys, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
-	for _, k := range objects(keys) {
-		if raw, err := base64.RawURLEncoding.DecodeString(text(k, "x")); err == nil && k["kid"] == header["kid"] && ed25519.Verify(raw, []byte(signed), signature) {
+	keys, _ := s.Call(t, "", "GET", "/.well-known/jwks.json", nil).Want(200).At("keys").([]any)
+	for _, k := range Objects(keys) {
+		if raw, err := base64.RawURLEncoding.DecodeString(Text(k, "x")); err == nil && k["kid"] == header["kid"] && ed25519.Verify(raw, []byte(signed), signature) {
 			return claims, header["kid"]
 		}
 	}
@@ -41,43 +41,43 @@ func (s *server) proven(t testing.TB, receipt string) (claims obj, kid any) {
 // TestMessageReceipt: both parties of a message get the same signed statement of what the
 // server accepted, and nobody else gets one.
 func TestMessageReceipt(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		stranger := s.org(t).agent("stranger")
-		m := a.send(b, obj{"encrypted_payload": "c2VhbGVk__8=", "type": "acme.v1.order"})
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		stranger := s.Org(t).Agent("stranger")
+		m := a.Send(b, obj{"encrypted_payload": "c2VhbGVk__8=", "type": "acme.v1.order"})
 		receipt := a.receipt(m)
 		if again, theirs := a.receipt(m), b.receipt(m); again != receipt || theirs != receipt {
 			t.Errorf("the receipt is %s, then %s, the recipient's %s", receipt, again, theirs)
 		}
 		claims, kid := s.proven(t, receipt)
-		exactly(t, "the claims", claims, "iss iat message_id conversation_id position payload_sha256 encryption_version type from_agent_id from_handle to_agent_id to_handle group_id accepted_at")
+		Exactly(t, "the claims", claims, "iss iat message_id conversation_id position payload_sha256 encryption_version type from_agent_id from_handle to_agent_id to_handle group_id accepted_at")
 		sum := sha256.Sum256([]byte("c2VhbGVk__8="))
 		wanted := obj{
-			"iss": s.base, "message_id": m["id"], "conversation_id": m["conversation_id"], "position": 1, "payload_sha256": hex.EncodeToString(sum[:]),
-			"encryption_version": "hpke-v1", "type": "acme.v1.order", "from_agent_id": a.id, "from_handle": a.handle, "to_agent_id": b.id, "to_handle": b.handle,
+			"iss": s.Base, "message_id": m["id"], "conversation_id": m["conversation_id"], "position": 1, "payload_sha256": hex.EncodeToString(sum[:]),
+			"encryption_version": "hpke-v1", "type": "acme.v1.order", "from_agent_id": a.ID, "from_handle": a.Handle, "to_agent_id": b.ID, "to_handle": b.Handle,
 			"group_id": nil, "accepted_at": m["created_at"],
 		}
 		for name, want := range wanted {
-			if !same(claims[name], want) {
+			if !Same(claims[name], want) {
 				t.Errorf("%s is %v, want %v", name, claims[name], want)
 			}
 		}
-		if at := moment(t, claims, "accepted_at").Unix(); !same(claims["iat"], at) {
+		if at := Moment(t, claims, "accepted_at").Unix(); !Same(claims["iat"], at) {
 			t.Errorf("iat is %v, want %d", claims["iat"], at)
 		}
-		marked(t, a, m, "new")
-		token, _, _, _ := claimsOf(t, a.token)
+		Marked(t, a, m, "new")
+		token, _, _, _ := ClaimsOf(t, a.Token)
 		if token["kid"] == kid {
 			t.Error("receipts and tokens are signed with the same key")
 		}
-		s.call(t, receipt, "GET", "/org", nil).as("the receipt as a token").want(401)
+		s.Call(t, receipt, "GET", "/org", nil).As("the receipt as a token").Want(401)
 
 		places := []float64{1}
 		for i := range 9 {
 			if i == 4 {
-				a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "paused"}).want(200)
+				a.Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": "paused"}).Want(200)
 			}
-			reply := []*agent{a, b}[i%2].reply(m)
+			reply := []*Agent{a, b}[i%2].Reply(m)
 			claims, _ := s.proven(t, b.receipt(reply))
 			if place := claims["position"].(float64); place <= places[i] || claims["message_id"] != reply["id"] {
 				t.Errorf("reply %d has the place %v after %v: %v", i, place, places[i], claims)
@@ -95,45 +95,45 @@ func TestMessageReceipt(t *testing.T) {
 			copies := copiesOf(b)
 			own := copies[len(copies)-1]
 			claims, _ := s.proven(t, b.receipt(own))
-			if claims["group_id"] != r.id || claims["to_agent_id"] != b.id || claims["to_handle"] != b.handle || claims["message_id"] != own["id"] || claims["position"].(float64) <= float64(want) {
+			if claims["group_id"] != r.id || claims["to_agent_id"] != b.ID || claims["to_handle"] != b.Handle || claims["message_id"] != own["id"] || claims["position"].(float64) <= float64(want) {
 				t.Errorf("the receipt of a copy: %v", claims)
 			}
 			if a.receipt(own) != b.receipt(own) {
 				t.Error("the sender's receipt of a copy is another")
 			}
 		}
-		path := "/messages/" + text(m, "id") + "/receipt"
-		stranger.get(path).refused(403, "not_owner")
-		a.get("/messages/"+nobody+"/receipt").refused(404, "not_found")
-		a.get("/messages/x/receipt").invalid("path", "uuid_parsing")
-		s.call(t, "", "GET", path, nil).refused(401, "not_authenticated")
-		b.delete("/orgs/" + b.org.id).want(200)
-		a.get(path).as("of an erased message").refused(410, "gone")
-		stranger.get(path).as("of an erased message").refused(404, "not_found")
+		path := "/messages/" + Text(m, "id") + "/receipt"
+		stranger.Get(path).Refused(403, "not_owner")
+		a.Get("/messages/"+Nobody+"/receipt").Refused(404, "not_found")
+		a.Get("/messages/x/receipt").Invalid("path", "uuid_parsing")
+		s.Call(t, "", "GET", path, nil).Refused(401, "not_authenticated")
+		b.Delete("/orgs/" + b.Org.ID).Want(200)
+		a.Get(path).As("of an erased message").Refused(410, "gone")
+		stranger.Get(path).As("of an erased message").Refused(404, "not_found")
 	})
 }
 
 // TestReceiptKeyRotate: receipts of a former key verify for good; a new one says the same.
 func TestReceiptKeyRotate(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
-		a, b := pair(t, s)
-		m := a.send(b)
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := Pair(t, s)
+		m := a.Send(b)
 		former := a.receipt(m)
 		said, kid := s.proven(t, former)
 		kids := map[any]bool{kid: true}
 		for range 2 {
-			succeeds(t, "key", "rotate", "--receipts", "--admin", "http://"+admin, "--data", s.dir)
+			Succeeds(t, "key", "rotate", "--receipts", "--admin", "http://"+admin, "--data", s.Dir)
 			for range 2 {
 				again, now := s.proven(t, a.receipt(m))
 				kids[now] = true
-				if !same(again, said) {
+				if !Same(again, said) {
 					t.Errorf("the new receipt says %v, the former %v", again, said)
 				}
 				s.proven(t, former)
-				s.kill()
-				s.restart(t)
+				s.Kill()
+				s.Restart(t)
 			}
 		}
 		if len(kids) != 3 {
@@ -145,10 +145,10 @@ func TestReceiptKeyRotate(t *testing.T) {
 // TestReceiptCommands: the command gets receipts and checks them, with the documents of
 // servers and files, and names what is wrong.
 func TestReceiptCommands(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
-		alice.run("send", bob.handle(), "hello")
-		m, dir := bob.newest(), t.TempDir()
+	Each(t, func(t *testing.T, s *Server) {
+		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
+		alice.Run("send", bob.Handle(), "hello")
+		m, dir := bob.Newest(), t.TempDir()
 		write := func(name, content string) string {
 			t.Helper()
 			path := filepath.Join(dir, name)
@@ -158,43 +158,43 @@ func TestReceiptCommands(t *testing.T) {
 			return path
 		}
 		file := filepath.Join(dir, "receipt.jws")
-		receipt := text(alice.run("receipt", text(m, "id"), "--out", file), "receipt")
-		if kept := string(contentOf(t, file)); kept != receipt+"\n" || text(bob.run("receipt", text(m, "id")), "receipt") != receipt {
+		receipt := Text(alice.Run("receipt", Text(m, "id"), "--out", file), "receipt")
+		if kept := string(ContentOf(t, file)); kept != receipt+"\n" || Text(bob.Run("receipt", Text(m, "id")), "receipt") != receipt {
 			t.Errorf("the file has %q, the receipt is %q", kept, receipt)
 		}
-		jwks := write("jwks.json", string(s.call(t, "", "GET", "/.well-known/jwks.json", nil).raw))
-		payload := write("payload", text(m, "encrypted_payload")+"\n")
+		jwks := write("jwks.json", string(s.Call(t, "", "GET", "/.well-known/jwks.json", nil).Raw))
+		payload := write("payload", Text(m, "encrypted_payload")+"\n")
 		parts := strings.Split(receipt, ".")
 		for name, c := range map[string]struct {
 			args []string
 			code int
 			says string
 		}{
-			"by the profile":         {[]string{file, "--profile", alice.dir}, 0, "genuine: " + s.base},
-			"by a URL":               {[]string{file, "--url", s.base, "--profile", "none"}, 0, "from          " + alice.handle()},
-			"by a document":          {[]string{file, "--jwks", s.base + "/.well-known/jwks.json"}, 0, "to            " + bob.handle()},
+			"by the profile":         {[]string{file, "--profile", alice.Dir}, 0, "genuine: " + s.Base},
+			"by a URL":               {[]string{file, "--url", s.Base, "--profile", "none"}, 0, "from          " + alice.Handle()},
+			"by a document":          {[]string{file, "--jwks", s.Base + "/.well-known/jwks.json"}, 0, "to            " + bob.Handle()},
 			"by a file":              {[]string{file, "--jwks", jwks, "--payload", payload}, 0, ", matches"},
 			"without a payload":      {[]string{file, "--jwks", jwks}, 0, "not compared"},
-			"another payload":        {[]string{file, "--jwks", jwks, "--payload", write("other", text(m, "encrypted_payload")+"A")}, 1, "another payload"},
+			"another payload":        {[]string{file, "--jwks", jwks, "--payload", write("other", Text(m, "encrypted_payload")+"A")}, 1, "another payload"},
 			"a changed receipt":      {[]string{write("changed", parts[0]+"."+parts[1][:len(parts[1])-4]+"AAAA."+parts[2]), "--jwks", jwks}, 1, "changed or is forged"},
 			"no receipt":             {[]string{write("none", "hello"), "--jwks", jwks}, 1, "three parts"},
-			"an access token":        {[]string{write("token", alice.org().token), "--jwks", jwks}, 1, "not a receipt"},
+			"an access token":        {[]string{write("token", alice.Org().Token), "--jwks", jwks}, 1, "not a receipt"},
 			"keys of another server": {[]string{file, "--jwks", write("none.json", `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"}]}`)}, 1, "does not have the key"},
 			"no document":            {[]string{file, "--jwks", payload}, 1, "is not a key document"},
 		} {
-			out, said, code := command(t, append([]string{"receipt", "verify"}, c.args...)...)
+			out, said, code := Command(t, append([]string{"receipt", "verify"}, c.args...)...)
 			if code != c.code || !strings.Contains(out+said, c.says) || code != 0 && out != "" {
 				t.Errorf("%s: exit code %d, want %d with %q\n%s%s", name, code, c.code, c.says, out, said)
 			}
 		}
-		if _, _, code := command(t, "receipt", text(m, "id"), "--out", file, "--profile", alice.dir); code != 2 {
+		if _, _, code := Command(t, "receipt", Text(m, "id"), "--out", file, "--profile", alice.Dir); code != 2 {
 			t.Errorf("a file that exists: exit code %d", code)
 		}
-		if _, _, code := command(t, "receipt", nobody, "--profile", alice.dir); code != 5 {
+		if _, _, code := Command(t, "receipt", Nobody, "--profile", alice.Dir); code != 5 {
 			t.Errorf("an unknown message: exit code %d", code)
 		}
-		shown := succeeds(t, "receipt", "verify", file, "--jwks", jwks, "--payload", payload)
-		if shown["message_id"] != m["id"] || shown["payload_matches"] != true || text(shown, "kid") == "" {
+		shown := Succeeds(t, "receipt", "verify", file, "--jwks", jwks, "--payload", payload)
+		if shown["message_id"] != m["id"] || shown["payload_matches"] != true || Text(shown, "kid") == "" {
 			t.Errorf("as JSON: %v", shown)
 		}
 	})

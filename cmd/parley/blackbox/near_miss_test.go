@@ -9,10 +9,10 @@ import (
 // missing, the 422 names the unknown one that was probably meant. The kind and location
 // of the error do not change.
 func TestNearMissesAreNamed(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a := o.agent("near")
-		whole := obj{"to_handle": a.handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a := o.Agent("near")
+		whole := obj{"to_handle": a.Handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}
 		for _, c := range []struct {
 			missing, sent, loc, kind string
 		}{
@@ -22,30 +22,30 @@ func TestNearMissesAreNamed(t *testing.T) {
 			{"encrypted_payload", "encryptedPayload", "body.encrypted_payload", "missing"},
 			{"type", "typ", "body.type", "missing"},
 		} {
-			body := without(whole, c.missing)
+			body := Without(whole, c.missing)
 			body[c.sent] = whole[c.missing]
-			got := o.post("/messages", body).as("%s for %s", c.sent, c.missing)
+			got := o.Post("/messages", body).As("%s for %s", c.sent, c.missing)
 			want := "; you sent '" + c.sent + "', did you mean '" + c.missing + "'?"
-			if got.invalid(c.loc, c.kind); !strings.Contains(string(got.raw), want) {
-				got.errorf("want %s", want)
+			if got.Invalid(c.loc, c.kind); !strings.Contains(string(got.Raw), want) {
+				got.Errorf("want %s", want)
 			}
-			if c.kind == "missing" && !strings.Contains(string(got.raw), "Field required"+want) {
-				got.errorf("want Field required and the near miss")
+			if c.kind == "missing" && !strings.Contains(string(got.Raw), "Field required"+want) {
+				got.Errorf("want Field required and the near miss")
 			}
 		}
-		far := without(whole, "type")
+		far := Without(whole, "type")
 		far["colour"] = "red"
-		if got := o.post("/messages", far).invalid("body.type", "missing"); !strings.Contains(string(got.raw), `"Field required"`) {
-			got.errorf("a member that looks like nothing is named")
+		if got := o.Post("/messages", far).Invalid("body.type", "missing"); !strings.Contains(string(got.Raw), `"Field required"`) {
+			got.Errorf("a member that looks like nothing is named")
 		}
-		other := o.agent("other")
-		extra := obj{"to_handle": other.handle, "type": "svc.v1.dm", "encrypted_payload": "QQ", "to": "x", "colour": "red"}
-		o.post("/messages", extra, "X-Svc-Agent", a.id).want(201)
-		named := newAgent("n" + randomHex(6))
+		other := o.Agent("other")
+		extra := obj{"to_handle": other.Handle, "type": "svc.v1.dm", "encrypted_payload": "QQ", "to": "x", "colour": "red"}
+		o.Post("/messages", extra, "X-Svc-Agent", a.ID).Want(201)
+		named := NewAgent("n" + RandomHex(6))
 		named["nmae"] = named["name"]
 		delete(named, "name")
-		if got := o.post("/agents", named).invalid("body.nmae", "extra_forbidden"); !strings.Contains(string(got.raw), "did you mean 'name'?") {
-			got.errorf("want the near miss of name")
+		if got := o.Post("/agents", named).Invalid("body.nmae", "extra_forbidden"); !strings.Contains(string(got.Raw), "did you mean 'name'?") {
+			got.Errorf("want the near miss of name")
 		}
 	})
 }

@@ -59,7 +59,7 @@ func newNetwork(t testing.TB, count int) *network {
 			t.Error(err)
 		}
 	})
-	must(t, configure(&netlink.Handle{}, bridge, w.address(254)))
+	Must(t, configure(&netlink.Handle{}, bridge, w.address(254)))
 	for i := range count {
 		s, err := w.newSpace(bridge, i)
 		if err != nil {
@@ -171,7 +171,7 @@ func (w *network) lose(from, to int, percent uint32) {
 		&expr.Cmp{Op: expr.CmpOpLt, Register: 1, Data: binaryutil.BigEndian.PutUint32(percent)},
 		&expr.Verdict{Kind: expr.VerdictDrop},
 	}})
-	must(w.t, s.filter.Flush())
+	Must(w.t, s.filter.Flush())
 }
 
 // cut drops all packets from one node to another.
@@ -188,23 +188,23 @@ func (w *network) heal() {
 	w.t.Helper()
 	for _, s := range w.spaces {
 		s.filter.FlushChain(s.chain)
-		must(w.t, s.filter.Flush())
+		Must(w.t, s.filter.Flush())
 	}
 }
 
 // place is nodes.place in the network.
-func (w *network) place(i int) (place, error) {
+func (w *network) place(i int) (Place, error) {
 	s := w.spaces[i]
-	return place{
-		dir: filepath.Join(w.dir, nodeName(i)), listen: s.address.String() + ":8000", admin: "127.0.0.1:8100",
-		cluster: s.address.String() + ":7000", enter: s.enter,
+	return Place{
+		Dir: filepath.Join(w.dir, NodeName(i)), Listen: s.address.String() + ":8000", Admin: "127.0.0.1:8100",
+		Cluster: s.address.String() + ":7000", Enter: s.enter,
 	}, nil
 }
 
 // numberOf is the number of a node.
-func (n *nodes) numberOf(s *server) int {
-	for i := range n.all {
-		if n.node(i) == s {
+func (n *Nodes) numberOf(s *Server) int {
+	for i := range n.All {
+		if n.Node(i) == s {
 			return i
 		}
 	}

@@ -18,29 +18,29 @@ func (p *alike) request(n int) {
 
 func (p *alike) send(n int) {
 	from, to := draw(p, p.agents), draw(p, p.agents)
-	body := obj{"encrypted_payload": b64(fmt.Appendf(nil, "message %d", n)), "type": draw(p, []string{"svc.v1.dm", "acme.v1.letter"})}
+	body := obj{"encrypted_payload": B64(fmt.Appendf(nil, "message %d", n)), "type": draw(p, []string{"svc.v1.dm", "acme.v1.letter"})}
 	if p.random.IntN(4) == 0 {
 		body["conversation_metadata"] = obj{"n": n}
 	}
 	if p.random.IntN(2) == 0 {
-		p.said(from.trySend(to, body))
+		p.said(from.TrySend(to, body))
 		return
 	}
 	key := fmt.Sprint("k", n)
-	p.keyed = append(p.keyed, func() *answer {
+	p.keyed = append(p.keyed, func() *Answer {
 		again := obj{}
 		if p.random.IntN(4) == 0 {
 			again["type"] = "acme.v1.other"
 		}
-		return from.trySend(to, merged(body, again), "Idempotency-Key", key)
+		return from.TrySend(to, Merged(body, again), "Idempotency-Key", key)
 	})
-	p.said(from.trySend(to, body, "Idempotency-Key", key))
+	p.said(from.TrySend(to, body, "Idempotency-Key", key))
 }
 
 // said notes the answer to a message, and remembers the message.
-func (p *alike) said(a *answer) {
-	if p.note(a); a.status == 201 {
-		p.messages = append(p.messages, a.body)
+func (p *alike) said(a *Answer) {
+	if p.note(a); a.Status == 201 {
+		p.messages = append(p.messages, a.Body)
 	}
 }
 
@@ -53,22 +53,22 @@ func (p *alike) repeat(int) {
 // anyMessage is one of the messages, or one that is not.
 func (p *alike) anyMessage() obj {
 	if len(p.messages) == 0 || p.random.IntN(20) == 0 {
-		return obj{"id": nobody, "conversation_id": nobody}
+		return obj{"id": Nobody, "conversation_id": Nobody}
 	}
 	return p.messages[max(0, len(p.messages)-1-p.random.IntN(20))]
 }
 
 // either is mostly an agent that a message concerns.
-func (p *alike) either(m obj) *agent {
-	g := p.withID(text(m, draw(p, []string{"to_agent_id", "from_agent_id"})))
+func (p *alike) either(m obj) *Agent {
+	g := p.withID(Text(m, draw(p, []string{"to_agent_id", "from_agent_id"})))
 	if g == nil || p.random.IntN(8) == 0 {
 		return draw(p, p.agents)
 	}
 	return g
 }
 
-func (p *alike) withID(id string) *agent {
-	if at := slices.IndexFunc(p.agents, func(g *agent) bool { return g.id == id }); at >= 0 {
+func (p *alike) withID(id string) *Agent {
+	if at := slices.IndexFunc(p.agents, func(g *Agent) bool { return g.ID == id }); at >= 0 {
 		return p.agents[at]
 	}
 	return nil
@@ -76,23 +76,23 @@ func (p *alike) withID(id string) *agent {
 
 func (p *alike) reply(n int) {
 	m := p.anyMessage()
-	p.said(p.either(m).tryReply(m, obj{"encrypted_payload": b64(fmt.Appendf(nil, "reply %d", n))}))
+	p.said(p.either(m).TryReply(m, obj{"encrypted_payload": B64(fmt.Appendf(nil, "reply %d", n))}))
 }
 
 func (p *alike) move(int) {
 	m := p.anyMessage()
 	status := draw(p, []string{"open", "open", "open", "paused", "paused", "input_required", "input_required", "completed", "rejected", "asleep"})
-	p.note(p.either(m).patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": status, "reason": "because"}))
+	p.note(p.either(m).Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": status, "reason": "because"}))
 }
 
 // page reads an inbox, page by page.
 func (p *alike) page(int) {
 	g := draw(p, p.agents)
-	path := g.path(fmt.Sprintf("/messages?limit=%d", 1+p.random.IntN(10)))
+	path := g.Path(fmt.Sprintf("/messages?limit=%d", 1+p.random.IntN(10)))
 	cursor := ""
 	for range 3 {
-		a := p.note(g.get(path + cursor))
-		next, _ := a.at("next_cursor").(string)
+		a := p.note(g.Get(path + cursor))
+		next, _ := a.At("next_cursor").(string)
 		if cursor = "&cursor=" + next; next == "" {
 			return
 		}
@@ -102,37 +102,37 @@ func (p *alike) page(int) {
 func (p *alike) talk(int) {
 	m := p.anyMessage()
 	g := p.either(m)
-	path := "/conversations/" + text(m, "conversation_id")
-	p.note(g.get(draw(p, []string{path, path + "/participants", path + "/messages?limit=5", g.path("/conversations?limit=5")})))
+	path := "/conversations/" + Text(m, "conversation_id")
+	p.note(g.Get(draw(p, []string{path, path + "/participants", path + "/messages?limit=5", g.Path("/conversations?limit=5")})))
 }
 
 func (p *alike) message(int) {
 	m := p.anyMessage()
 	g := p.either(m)
-	p.note(g.request(draw(p, []string{"GET", "GET", "PUT"}), "/messages/"+text(m, "id"), nil))
+	p.note(g.Request(draw(p, []string{"GET", "GET", "PUT"}), "/messages/"+Text(m, "id"), nil))
 }
 
 func (p *alike) agent(n int) {
 	g := draw(p, p.agents)
 	switch p.random.IntN(8) {
 	case 0:
-		p.newAgent(g.org, fmt.Sprint("agent", n))
+		p.newAgent(g.Org, fmt.Sprint("agent", n))
 	case 1:
-		p.newAgent(g.org, g.name)
+		p.newAgent(g.Org, g.Name)
 	case 2:
-		p.note(g.patch(g.path(""), obj{"unlisted": p.random.IntN(2) == 0, "incoming_policy": draw(p, []string{"accept_all", "accept_all", "groups_only"})}))
+		p.note(g.Patch(g.Path(""), obj{"unlisted": p.random.IntN(2) == 0, "incoming_policy": draw(p, []string{"accept_all", "accept_all", "groups_only"})}))
 	case 3:
-		p.note(g.put(g.path("/card"), merged(plainCard(), obj{"name": fmt.Sprint("card ", n), "is_public": p.random.IntN(2) == 0})))
+		p.note(g.Put(g.Path("/card"), Merged(PlainCard(), obj{"name": fmt.Sprint("card ", n), "is_public": p.random.IntN(2) == 0})))
 	case 4:
 		if p.streams[g] == nil && len(p.agents) > 5 && p.random.IntN(3) == 0 {
-			p.note(g.delete(g.path("")))
+			p.note(g.Delete(g.Path("")))
 		}
 	case 5:
-		p.note(g.get("/agents?include_revoked=true&limit=3"))
+		p.note(g.Get("/agents?include_revoked=true&limit=3"))
 	case 6:
-		p.note(p.s.call(p.t, "", "GET", g.path("/keys"), nil))
+		p.note(p.s.Call(p.t, "", "GET", g.Path("/keys"), nil))
 	default:
-		p.note(draw(p, p.orgs).get(g.path(draw(p, []string{"", "/card", "/did.json", "/key-bindings"}))))
+		p.note(draw(p, p.orgs).Get(g.Path(draw(p, []string{"", "/card", "/did.json", "/key-bindings"}))))
 	}
 }
 
@@ -141,26 +141,26 @@ func (p *alike) key(int) {
 	sign, seal := p.keys()
 	switch p.random.IntN(3) {
 	case 0:
-		p.note(g.post(g.path("/keys"), obj{"signing_public_key": signJWK(sign)}))
+		p.note(g.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}))
 	case 1:
-		p.note(g.post(g.path("/keys"), obj{"encryption_public_key": sealJWK(seal)}))
+		p.note(g.Post(g.Path("/keys"), obj{"encryption_public_key": SealJWK(seal)}))
 	default:
-		p.note(g.post(g.path("/keys/retire"), obj{"kid": g.signKid()}))
+		p.note(g.Post(g.Path("/keys/retire"), obj{"kid": g.SignKid()}))
 	}
 }
 
 func (p *alike) group(n int) {
 	g := draw(p, p.agents)
 	if len(p.groups) > 6 || p.random.IntN(2) == 0 {
-		p.note(g.request("GET", draw(p, []string{"/groups", "/groups?scope=all&limit=3", "/groups?scope=seated", "/groups/invites"}), nil))
+		p.note(g.Request("GET", draw(p, []string{"/groups", "/groups?scope=all&limit=3", "/groups?scope=seated", "/groups/invites"}), nil))
 		return
 	}
-	a := p.note(g.request("POST", "/groups", obj{
+	a := p.note(g.Request("POST", "/groups", obj{
 		"name": fmt.Sprint("group", n), "enrollment_policy": draw(p, []string{"open", "open", "closed", "majority", "unanimity"}),
 		"visibility": draw(p, []string{"public", "private"}), "isolated": p.random.IntN(5) == 0,
 	}))
-	if a.status == 201 {
-		p.groups = append(p.groups, &group{t: p.t, by: g, id: a.str("id"), name: a.str("name"), handle: a.str("handle")})
+	if a.Status == 201 {
+		p.groups = append(p.groups, &group{t: p.t, by: g, id: a.Str("id"), name: a.Str("name"), handle: a.Str("handle")})
 	}
 }
 
@@ -175,7 +175,7 @@ func (p *alike) enroll(int) {
 	}
 	p.note(a)
 	for _, path := range []string{"request.id", "request_id"} {
-		if id, ok := a.at(path).(string); ok && a.status == 200 {
+		if id, ok := a.At(path).(string); ok && a.Status == 200 {
 			p.asked = append(p.asked, id)
 		}
 	}
@@ -190,7 +190,7 @@ func (p *alike) vote(int) {
 		g = r.by
 	}
 	p.note(r.vote(g, draw(p, p.asked), draw(p, []string{"approve", "approve", "deny", "perhaps"})))
-	p.note(g.request("GET", r.path("/requests?status=all&limit=4"), nil))
+	p.note(g.Request("GET", r.path("/requests?status=all&limit=4"), nil))
 }
 
 func (p *alike) broadcast(n int) {
@@ -201,8 +201,8 @@ func (p *alike) broadcast(n int) {
 	if p.random.IntN(2) == 0 {
 		g = r.by
 	}
-	p.said(r.tryBroadcast(g, obj{"encrypted_payload": b64(fmt.Appendf(nil, "broadcast %d", n))}, "Idempotency-Key", fmt.Sprint("b", n)))
-	p.note(g.request("GET", r.path(draw(p, []string{"", "/members?limit=4"})), nil))
+	p.said(r.tryBroadcast(g, obj{"encrypted_payload": B64(fmt.Appendf(nil, "broadcast %d", n))}, "Idempotency-Key", fmt.Sprint("b", n)))
+	p.note(g.Request("GET", r.path(draw(p, []string{"", "/members?limit=4"})), nil))
 }
 
 func (p *alike) leave(int) {
@@ -218,7 +218,7 @@ func (p *alike) leave(int) {
 	case 2:
 		p.note(r.role(r.by, whom, draw(p, []string{"admin", "member"})))
 	default:
-		p.note(r.by.request("PATCH", r.path(""), obj{"description": draw(p, []string{"old", "new"})}))
+		p.note(r.by.Request("PATCH", r.path(""), obj{"description": draw(p, []string{"old", "new"})}))
 	}
 }
 
@@ -226,14 +226,14 @@ func (p *alike) organization(int) {
 	o := draw(p, p.orgs)
 	switch p.random.IntN(4) {
 	case 0:
-		p.note(o.patch("/org", obj{"name": fmt.Sprint("Name ", p.random.IntN(9)), "country_code": draw(p, []string{"FR", "NL", "XYZ"})}))
+		p.note(o.Patch("/org", obj{"name": fmt.Sprint("Name ", p.random.IntN(9)), "country_code": draw(p, []string{"FR", "NL", "XYZ"})}))
 	case 1:
-		if a := p.note(o.post("/org/credentials", nil)); a.status == 201 && p.random.IntN(2) == 0 {
-			p.note(o.delete("/org/credentials/" + a.str("client_id")))
-			p.note(p.s.grant(p.t, a.str("client_id"), a.str("client_secret")))
+		if a := p.note(o.Post("/org/credentials", nil)); a.Status == 201 && p.random.IntN(2) == 0 {
+			p.note(o.Delete("/org/credentials/" + a.Str("client_id")))
+			p.note(p.s.Grant(p.t, a.Str("client_id"), a.Str("client_secret")))
 		}
 	default:
-		p.note(o.get("/org"))
+		p.note(o.Get("/org"))
 	}
 }
 
@@ -242,24 +242,24 @@ func (p *alike) acknowledge(int) {
 	g := p.either(m)
 	switch p.random.IntN(3) {
 	case 0:
-		p.note(g.post(g.path("/messages/ack"), obj{"up_to": m["id"]}))
+		p.note(g.Post(g.Path("/messages/ack"), obj{"up_to": m["id"]}))
 	case 1:
-		p.note(g.post(g.path("/messages/ack"), obj{"ids": []any{m["id"], draw(p, append(p.messages, m))["id"]}}))
+		p.note(g.Post(g.Path("/messages/ack"), obj{"ids": []any{m["id"], draw(p, append(p.messages, m))["id"]}}))
 	default:
-		p.note(g.request("POST", "/messages/"+text(m, "id")+"/read", nil))
+		p.note(g.Request("POST", "/messages/"+Text(m, "id")+"/read", nil))
 	}
 }
 
 func (p *alike) nonsense(int) {
 	g := draw(p, p.agents)
-	p.note([]func() *answer{
-		func() *answer { return g.post("/messages", verbatim(`{"to_agent_id":`)) },
-		func() *answer { return g.post("/messages", obj{"type": 7}) },
-		func() *answer { return p.s.call(p.t, "wrong", "GET", g.path("/messages"), nil) },
-		func() *answer { return g.get(g.path("/messages?limit=0")) },
-		func() *answer { return g.get(g.path("/messages?cursor=nonsense")) },
-		func() *answer { return draw(p, p.orgs).get("/agents/" + nobody) },
-		func() *answer { return draw(p, p.orgs).get(g.path("/messages?limit=2")) },
-		func() *answer { return p.s.call(p.t, "", "GET", "/nowhere", nil) },
+	p.note([]func() *Answer{
+		func() *Answer { return g.Post("/messages", Verbatim(`{"to_agent_id":`)) },
+		func() *Answer { return g.Post("/messages", obj{"type": 7}) },
+		func() *Answer { return p.s.Call(p.t, "wrong", "GET", g.Path("/messages"), nil) },
+		func() *Answer { return g.Get(g.Path("/messages?limit=0")) },
+		func() *Answer { return g.Get(g.Path("/messages?cursor=nonsense")) },
+		func() *Answer { return draw(p, p.orgs).Get("/agents/" + Nobody) },
+		func() *Answer { return draw(p, p.orgs).Get(g.Path("/messages?limit=2")) },
+		func() *Answer { return p.s.Call(p.t, "", "GET", "/nowhere", nil) },
 	}[p.random.IntN(8)]())
 }

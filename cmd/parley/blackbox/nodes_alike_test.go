@@ -21,21 +21,21 @@ var nodesScripts = flag.Int("nodes.scripts", 1, "how many scripts TestNodesAnswe
 // same, byte by byte, but for what the server draws by lot and what time it is. What nodes send
 // each other is late, so that one which answers without asking the leader is behind.
 func TestNodesAnswerAlike(t *testing.T) {
-	oneServerOnly(t, "it starts nodes itself")
+	OneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
 	const requests, first = 400, 9 // a script in which all of wordsOfAnswers occur
 	all := strings.Builder{}
 	for seed := uint64(first); seed < first+uint64(*nodesScripts); seed++ {
-		want := runAlike(t, start(t), seed, requests)
+		want := runAlike(t, Start(t), seed, requests)
 		all.WriteString(want)
 		n, links := startOnSlowLinks(t)
 		for _, l := range links {
 			l.delay.Store(int64(3 * time.Millisecond))
 		}
-		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, start(t, "--journals", "4"), seed, requests))
-		term := n.node(0).clusterStatus(t).Groups[0].Term
-		got := runAlike(t, n.server(), seed, requests)
-		if now := n.node(0).clusterStatus(t).Groups[0].Term; now != term {
+		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, Start(t, "--journals", "4"), seed, requests))
+		term := n.Node(0).clusterStatus(t).Groups[0].Term
+		got := runAlike(t, n.Server(), seed, requests)
+		if now := n.Node(0).clusterStatus(t).Groups[0].Term; now != term {
 			t.Skipf("NOT CHECKED: the machine is so busy that term %d ended, and some answers may be 503", term)
 		}
 		compareAnswers(t, fmt.Sprintf("seed %d, 3 nodes", seed), want, got)
@@ -74,25 +74,25 @@ func compareAnswers(t *testing.T, what, want, got string) {
 // down the answers.
 type alike struct {
 	t      *testing.T
-	s      *server
+	s      *Server
 	random *rand.Rand
 	lots   *rand.ChaCha8 // of keys
 	out    strings.Builder
 	// names are what the server drew, in the order in which it showed it.
 	names map[string]string
 
-	orgs     []*org
-	agents   []*agent
+	orgs     []*Org
+	agents   []*Agent
 	messages []obj
-	keyed    []func() *answer
+	keyed    []func() *Answer
 	groups   []*group
 	asked    []string // join requests
-	streams  map[*agent]*stream
+	streams  map[*Agent]*Stream
 }
 
-func runAlike(t *testing.T, s *server, seed uint64, requests int) string {
+func runAlike(t *testing.T, s *Server, seed uint64, requests int) string {
 	t.Helper()
-	p := &alike{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1)), lots: rand.NewChaCha8([32]byte{byte(seed)}), names: map[string]string{}, streams: map[*agent]*stream{}}
+	p := &alike{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1)), lots: rand.NewChaCha8([32]byte{byte(seed)}), names: map[string]string{}, streams: map[*Agent]*Stream{}}
 	for _, slug := range []string{"acme", "globex", "initech"} {
 		p.register(slug)
 	}
@@ -100,7 +100,7 @@ func runAlike(t *testing.T, s *server, seed uint64, requests int) string {
 		p.newAgent(p.orgs[i%3], fmt.Sprintf("first%d", i))
 	}
 	for _, g := range p.agents[:3] {
-		p.streams[g] = g.stream("")
+		p.streams[g] = g.Stream("")
 	}
 	for n := range requests {
 		fmt.Fprintf(&p.out, "%d: ", n)
@@ -113,10 +113,10 @@ func runAlike(t *testing.T, s *server, seed uint64, requests int) string {
 
 func (p *alike) register(slug string) {
 	p.t.Helper()
-	a := p.s.call(p.t, "", "POST", "/auth/register", obj{"email": "ops@" + slug + ".example", "org_slug": slug})
-	a = p.note(p.s.call(p.t, "", "POST", "/auth/register/solve", a.want(201).solution())).want(201)
-	o := &org{t: p.t, s: p.s, slug: slug, id: a.str("org_id"), client: a.str("client_id"), secret: a.str("client_secret")}
-	o.token = p.note(p.s.grant(p.t, o.client, o.secret)).want(200).str("access_token")
+	a := p.s.Call(p.t, "", "POST", "/auth/register", obj{"email": "ops@" + slug + ".example", "org_slug": slug})
+	a = p.note(p.s.Call(p.t, "", "POST", "/auth/register/solve", a.Want(201).Solution())).Want(201)
+	o := &Org{T: p.t, S: p.s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
+	o.Token = p.note(p.s.Grant(p.t, o.Client, o.Secret)).Want(200).Str("access_token")
 	p.orgs = append(p.orgs, o)
 }
 
@@ -127,16 +127,16 @@ func (p *alike) keys() (sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
 	_, _ = p.lots.Read(seeds[0][:])
 	_, _ = p.lots.Read(seeds[1][:])
 	seal, err := ecdh.X25519().NewPrivateKey(seeds[1][:])
-	must(p.t, err)
+	Must(p.t, err)
 	return ed25519.NewKeyFromSeed(seeds[0][:]), seal
 }
 
-func (p *alike) newAgent(o *org, name string) {
+func (p *alike) newAgent(o *Org, name string) {
 	p.t.Helper()
 	sign, seal := p.keys()
-	a := p.note(o.post("/agents", obj{"name": name, "signing_public_key": signJWK(sign), "encryption_public_key": sealJWK(seal)}))
-	if a.status == 201 {
-		p.agents = append(p.agents, &agent{org: o, id: a.str("id"), name: name, handle: a.str("handle"), pollURL: a.str("poll_url"), sign: sign, seal: seal})
+	a := p.note(o.Post("/agents", obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}))
+	if a.Status == 201 {
+		p.agents = append(p.agents, &Agent{Org: o, ID: a.Str("id"), Name: name, Handle: a.Str("handle"), PollURL: a.Str("poll_url"), Sign: sign, Seal: seal})
 	}
 }
 
@@ -146,19 +146,19 @@ func (p *alike) readStreams() {
 	p.t.Helper()
 	for _, g := range p.agents[:3] {
 		newest := ""
-		for _, m := range g.inbox("?limit=1").items() {
-			newest = text(m, "id")
+		for _, m := range g.Inbox("?limit=1").Items() {
+			newest = Text(m, "id")
 		}
-		fmt.Fprintf(&p.out, "the stream of %s:\n", g.name)
+		fmt.Fprintf(&p.out, "the stream of %s:\n", g.Name)
 		st, came, patience := p.streams[g], newest == "", 20*time.Second
 		var ofGroups []string
 		for patience > 0 {
 			select {
-			case e := <-st.events:
-				if came = came || e.id == newest; came {
+			case e := <-st.Events:
+				if came = came || e.ID == newest; came {
 					patience = 2 * time.Second
 				}
-				switch said := fmt.Sprintf("event %s %s %s\n", e.name, p.plain(e.id), receipts.ReplaceAllString(p.plain(e.raw), "<receipt>")); e.name {
+				switch said := fmt.Sprintf("event %s %s %s\n", e.Name, p.plain(e.ID), receipts.ReplaceAllString(p.plain(e.Raw), "<receipt>")); e.Name {
 				case "group":
 					ofGroups = append(ofGroups, said)
 				case "message", "status":
@@ -169,7 +169,7 @@ func (p *alike) readStreams() {
 			}
 		}
 		if !came {
-			p.t.Fatalf("the stream of %s does not come to its end", g.name)
+			p.t.Fatalf("the stream of %s does not come to its end", g.Name)
 		}
 		slices.Sort(ofGroups)
 		p.out.WriteString(strings.Join(ofGroups, ""))
@@ -181,27 +181,27 @@ func (p *alike) readWhole() {
 	p.t.Helper()
 	read := func() string {
 		var out strings.Builder
-		see := func(a *answer) { fmt.Fprintf(&out, "%s %d %s\n", p.plain(a.asked), a.status, p.plain(string(a.raw))) }
+		see := func(a *Answer) { fmt.Fprintf(&out, "%s %d %s\n", p.plain(a.Asked), a.Status, p.plain(string(a.Raw))) }
 		for _, g := range p.agents {
-			see(g.get(g.path("/messages?limit=100")))
-			see(g.get(g.path("/conversations?limit=100")))
-			see(g.get(g.path("")))
+			see(g.Get(g.Path("/messages?limit=100")))
+			see(g.Get(g.Path("/conversations?limit=100")))
+			see(g.Get(g.Path("")))
 		}
 		seen := map[string]bool{}
 		for _, m := range p.messages {
-			if k := text(m, "conversation_id"); !seen[k] {
+			if k := Text(m, "conversation_id"); !seen[k] {
 				seen[k] = true
-				see(p.withID(text(m, "from_agent_id")).get("/conversations/" + k + "/messages?limit=200"))
+				see(p.withID(Text(m, "from_agent_id")).Get("/conversations/" + k + "/messages?limit=200"))
 			}
 		}
 		for _, r := range p.groups {
-			see(r.by.request("GET", r.path(""), nil))
-			see(r.by.request("GET", r.path("/members?limit=50"), nil))
+			see(r.by.Request("GET", r.path(""), nil))
+			see(r.by.Request("GET", r.path("/members?limit=50"), nil))
 		}
-		see(p.s.call(p.t, "", "GET", "/directory/agents?limit=100&sort=created_at", nil))
+		see(p.s.Call(p.t, "", "GET", "/directory/agents?limit=100&sort=created_at", nil))
 		for _, o := range p.orgs {
-			see(o.get("/org"))
-			see(o.get("/agents?include_revoked=true&limit=100"))
+			see(o.Get("/org"))
+			see(o.Get("/agents?include_revoked=true&limit=100"))
 		}
 		return out.String()
 	}
@@ -239,10 +239,10 @@ var headers = []string{"Content-Type", "Cache-Control", "Idempotency-Replayed", 
 func (p *alike) plain(text string) string {
 	text = notices.ReplaceAllStringFunc(text, func(payload string) string {
 		raw, err := base64.RawURLEncoding.DecodeString(notices.FindStringSubmatch(payload)[1])
-		must(p.t, err)
+		Must(p.t, err)
 		return string(raw)
 	})
-	text = strings.ReplaceAll(text, p.s.base, "<base>")
+	text = strings.ReplaceAll(text, p.s.Base, "<base>")
 	text = instants.ReplaceAllString(text, "<time>")
 	text = cursors.ReplaceAllString(text, "cursor=<any>")
 	text = secrets.ReplaceAllString(text, `"$1":"<any>"`)
@@ -255,17 +255,17 @@ func (p *alike) plain(text string) string {
 }
 
 // note writes down an answer.
-func (p *alike) note(a *answer) *answer {
+func (p *alike) note(a *Answer) *Answer {
 	p.t.Helper()
-	if a.err != nil {
-		a.fatalf("no answer")
+	if a.Err != nil {
+		a.Fatalf("no answer")
 	}
-	fmt.Fprintf(&p.out, "%s %d", p.plain(a.asked), a.status)
+	fmt.Fprintf(&p.out, "%s %d", p.plain(a.Asked), a.Status)
 	for _, name := range headers {
-		if value := a.header.Get(name); value != "" {
+		if value := a.Header.Get(name); value != "" {
 			fmt.Fprintf(&p.out, " %s: %s,", name, p.plain(value))
 		}
 	}
-	fmt.Fprintf(&p.out, " %s\n", receipts.ReplaceAllString(p.plain(string(a.raw)), "<receipt>"))
+	fmt.Fprintf(&p.out, " %s\n", receipts.ReplaceAllString(p.plain(string(a.Raw)), "<receipt>"))
 	return a
 }

@@ -15,47 +15,47 @@ import (
 // served, nor in the directories of the nodes, and misses a witness that is lost.
 func TestBackupsOfNodes(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	s := n.server()
-	to := s.org(t).agent("target")
+	n := StartNodes(t, 3)
+	s := n.Server()
+	to := s.Org(t).Agent("target")
 	l := &sentMessages{stop: make(chan struct{})}
-	var senders []*agent
+	var senders []*Agent
 	for range 6 {
-		from := s.org(t).agent("sender")
+		from := s.Org(t).Agent("sender")
 		senders = append(senders, from)
 		l.wg.Go(func() { l.write(from, to) })
 	}
-	leader := n.leader()
-	order := append([]*server{leader}, slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == leader })...)
-	dir, before := t.TempDir(), map[*server][]*answer{}
+	leader := n.Leader()
+	order := append([]*Server{leader}, slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })...)
+	dir, before := t.TempDir(), map[*Server][]*Answer{}
 	for i, node := range order {
 		before[node] = l.waitForMore(t, []int{300, 40, 40}[i])
-		if said, err := node.operate("backup", "--to", filepath.Join(dir, node.flag("--node-name"))); err != nil {
+		if said, err := node.Operate("backup", "--to", filepath.Join(dir, node.Flag("--node-name"))); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
 	}
 	close(l.stop)
 	l.wg.Wait()
 	for _, node := range order {
-		from := filepath.Join(dir, node.flag("--node-name"))
+		from := filepath.Join(dir, node.Flag("--node-name"))
 		data := filepath.Join(t.TempDir(), "data")
-		succeeds(t, "backup", "check", from)
-		succeeds(t, "restore", "--from", from, "--data", data)
-		succeeds(t, "verify", "--data", data)
+		Succeeds(t, "backup", "check", from)
+		Succeeds(t, "restore", "--from", from, "--data", data)
+		Succeeds(t, "verify", "--data", data)
 		checkRestored(t, s, data, to, senders, before[node])
-		succeeds(t, "verify", "--data", data)
+		Succeeds(t, "verify", "--data", data)
 		reportsLostWitness(t, data, "journal", "witness")
 	}
 	for i, node := range order {
 		if i == 1 {
-			node.kill() // its tables are older than its log
+			node.Kill() // its tables are older than its log
 		} else {
-			must(t, node.drain(15*time.Second))
+			Must(t, node.Drain(15*time.Second))
 		}
-		succeeds(t, "verify", "--data", node.dir)
-		reportsLostWitness(t, node.dir, "journal", "witness")
-		reportsLostWitness(t, node.dir, "raft", "node-log")
-		must(t, node.again())
+		Succeeds(t, "verify", "--data", node.Dir)
+		reportsLostWitness(t, node.Dir, "journal", "witness")
+		reportsLostWitness(t, node.Dir, "raft", "node-log")
+		Must(t, node.Again())
 	}
 	t.Logf("%d messages", len(l.known()))
 }
@@ -65,9 +65,9 @@ func TestBackupsOfNodes(t *testing.T) {
 func reportsLostWitness(t *testing.T, data, part, check string) {
 	t.Helper()
 	witness := filepath.Join(data, part, "witness")
-	must(t, os.Rename(witness, witness+".away"))
-	if out, said, code := command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "\n"+check+": ") {
+	Must(t, os.Rename(witness, witness+".away"))
+	if out, said, code := Command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "\n"+check+": ") {
 		t.Errorf("verify does not miss the witness of the %s: %s%s", part, out, said)
 	}
-	must(t, os.Rename(witness+".away", witness))
+	Must(t, os.Rename(witness+".away", witness))
 }

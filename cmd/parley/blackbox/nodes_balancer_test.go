@@ -13,7 +13,7 @@ import (
 
 // exampleBalancer runs haproxy with the configuration of examples/cluster in front of three
 // nodes, and returns its address.
-func exampleBalancer(t *testing.T, n *nodes) string {
+func exampleBalancer(t *testing.T, n *Nodes) string {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -24,19 +24,19 @@ func exampleBalancer(t *testing.T, n *nodes) string {
 		t.Skip(left)
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "cluster", "haproxy.cfg"))
-	must(t, err)
-	front, err := unusedAddress()
-	must(t, err)
+	Must(t, err)
+	front, err := UnusedAddress()
+	Must(t, err)
 	addresses := []string{"127.0.0.1:8000", front}
 	for i, port := range []string{"8001", "8002", "8003"} {
-		addresses = append(addresses, "127.0.0.1:"+port, n.node(i).addr)
+		addresses = append(addresses, "127.0.0.1:"+port, n.Node(i).Addr)
 	}
 	config := filepath.Join(t.TempDir(), "haproxy.cfg")
-	must(t, os.WriteFile(config, []byte(strings.NewReplacer(addresses...).Replace(string(text))), 0o600))
+	Must(t, os.WriteFile(config, []byte(strings.NewReplacer(addresses...).Replace(string(text))), 0o600))
 	running := exec.Command(program, "-db", "-f", config)
-	must(t, running.Start())
+	Must(t, running.Start())
 	t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() })
-	eventually(t, "haproxy listens", func() bool {
+	Eventually(t, "haproxy listens", func() bool {
 		conn, err := net.Dial("tcp", front)
 		return err == nil && conn.Close() == nil
 	})
@@ -46,69 +46,69 @@ func exampleBalancer(t *testing.T, n *nodes) string {
 // TestBalancerAsksTheLeader: behind the load balancer of the examples no node passes a write on
 // to another one, and the death of the leader fails no request that comes after it.
 func TestBalancerAsksTheLeader(t *testing.T) {
-	n := startNodes(t, 3)
-	leads := func(s *server) bool { return s.call(t, "", "GET", "/readyz?leads=true", nil).status == 200 }
-	leader, follower := n.roles(t)
-	for _, s := range n.all {
+	n := StartNodes(t, 3)
+	leads := func(s *Server) bool { return s.Call(t, "", "GET", "/readyz?leads=true", nil).Status == 200 }
+	leader, follower := n.Roles(t)
+	for _, s := range n.All {
 		if leads(s) != (s == leader) {
-			t.Errorf("node %s says of itself that it leads: %v", s.flag("--node-name"), s != leader)
+			t.Errorf("node %s says of itself that it leads: %v", s.Flag("--node-name"), s != leader)
 		}
 	}
-	front := n.server()
-	front.addr = exampleBalancer(t, n)
-	front.base = "http://" + front.addr
-	one, other := pair(t, n.server())
-	send := func(to *server) {
-		if a := one.on(to).trySend(other, obj{}); a.status != 201 {
-			t.Errorf("answered %d %s, %v", a.status, a.raw, a.err)
+	front := n.Server()
+	front.Addr = exampleBalancer(t, n)
+	front.Base = "http://" + front.Addr
+	one, other := Pair(t, n.Server())
+	send := func(to *Server) {
+		if a := one.On(to).TrySend(other, obj{}); a.Status != 201 {
+			t.Errorf("answered %d %s, %v", a.Status, a.Raw, a.Err)
 		}
 	}
-	passedOn := func(to *server) (sum float64) {
+	passedOn := func(to *Server) (sum float64) {
 		for range 20 {
 			send(to)
 		}
 		time.Sleep(200 * time.Millisecond) // metrics may be 100 ms old
-		for _, s := range n.all {
+		for _, s := range n.All {
 			sum += s.metrics(t).forwarded("answered")
 		}
 		return sum
 	}
-	eventually(t, "haproxy knows who leads", func() bool { return passedOn(front) == passedOn(front) })
+	Eventually(t, "haproxy knows who leads", func() bool { return passedOn(front) == passedOn(front) })
 	if before := passedOn(front); passedOn(follower) == before {
 		t.Error("a follower decides writes: the test proves nothing")
 	}
-	leader.kill()
+	leader.Kill()
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
 		send(front)
 	}
-	if !slices.ContainsFunc(n.all, func(s *server) bool { return s != leader && leads(s) }) {
+	if !slices.ContainsFunc(n.All, func(s *Server) bool { return s != leader && leads(s) }) {
 		t.Error("no node says that it leads")
 	}
-	must(t, leader.again())
-	n.ready(t)
+	Must(t, leader.Again())
+	n.Ready(t)
 }
 
 // TestRemovalRefusesNobody replaces the node that leads, and removes another one, while clients
 // work behind the load balancer of the examples. No request fails and no outcome is unknown,
 // because a node leaves service first.
 func TestRemovalRefusesNobody(t *testing.T) {
-	n := startNodes(t, 3)
-	n.ready(t)
-	front := n.server()
-	front.addr = exampleBalancer(t, n)
-	front.base = "http://" + front.addr
+	n := StartNodes(t, 3)
+	n.Ready(t)
+	front := n.Server()
+	front.Addr = exampleBalancer(t, n)
+	front.Base = "http://" + front.Addr
 	w := newRecordedServer(t, front, 2, 6)
 	listeners := w.listeners()
-	former, all := n.leader(), slices.Clone(n.all)
-	name := former.flag("--node-name")
+	former, all := n.Leader(), slices.Clone(n.All)
+	name := former.Flag("--node-name")
 	w.runClients(listeners, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
 		w.dying.Store(false) // everything has to be answered
-		must(t, n.add(3, name))
-		n.node(3).eventuallyStatus(t, "a new node in its place", func(c clusterStatus) bool {
+		Must(t, n.Add(3, name))
+		n.Node(3).eventuallyStatus(t, "a new node in its place", func(c clusterStatus) bool {
 			return c.voters() == 3 && c.state(name) == "" && c.state("d") == "ready"
 		})
-		rest := slices.DeleteFunc(all, func(s *server) bool { return s == former })
-		if said, err := n.node(3).operate("cluster", "remove", rest[0].flag("--node-name")); err != nil {
+		rest := slices.DeleteFunc(all, func(s *Server) bool { return s == former })
+		if said, err := n.Node(3).Operate("cluster", "remove", rest[0].Flag("--node-name")); err != nil {
 			t.Fatal(said, err)
 		}
 		time.Sleep(4 * time.Second) // clients go on, and the balancer looks at the nodes

@@ -38,41 +38,41 @@ func (c wallClock) through() []string { return []string{"env", "TEST_WALL_CLOCK=
 func buildWithWallClock(t testing.TB) string {
 	t.Helper()
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
-	must(t, err)
+	Must(t, err)
 	library := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
 	original, err := os.ReadFile(filepath.Join(library, "time.go"))
-	must(t, err)
+	Must(t, err)
 	const read = "sec, nsec, mono := runtimeNow()\n"
 	if strings.Count(string(original), read) != 1 {
 		t.Fatalf("this version of Go reads the clock otherwise: time.go does not have %q once", read)
 	}
 	dir := t.TempDir()
 	changed, added := filepath.Join(dir, "time.go"), filepath.Join("testdata", "wallclock", "ahead.go")
-	must(t, os.WriteFile(changed, []byte(strings.Replace(string(original), read, read+"\tsec += secondsAhead()\n", 1)), 0o600))
+	Must(t, os.WriteFile(changed, []byte(strings.Replace(string(original), read, read+"\tsec += secondsAhead()\n", 1)), 0o600))
 	added, err = filepath.Abs(added)
-	must(t, err)
+	Must(t, err)
 	overlay, err := json.Marshal(obj{"Replace": obj{filepath.Join(library, "time.go"): changed, filepath.Join(library, "ahead.go"): added}})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	Must(t, err)
+	Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	began := time.Now()
-	program, err := buildIn(".", filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
-	must(t, err)
+	program, err := BuildIn(".", filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
+	Must(t, err)
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
 	return program
 }
 
 // clockIn is the clock of a node, whose file is in a directory.
-func clockIn(dir string, i int) wallClock { return wallClock{filepath.Join(dir, nodeName(i))} }
+func clockIn(dir string, i int) wallClock { return wallClock{filepath.Join(dir, NodeName(i))} }
 
 // startWithClocks runs three nodes that have wall clocks of their own, whose files are in a
 // directory.
-func startWithClocks(t *testing.T, dir string, flags ...string) (n *nodes, clocks []wallClock) {
-	program, local := buildWithWallClock(t), localPlace(t.TempDir())
-	n = startNodesAt(t, func(i int) (place, error) {
+func startWithClocks(t *testing.T, dir string, flags ...string) (n *Nodes, clocks []wallClock) {
+	program, local := buildWithWallClock(t), LocalPlace(t.TempDir())
+	n = StartNodesAt(t, func(i int) (Place, error) {
 		at, err := local(i)
 		clock := clockIn(dir, i)
-		at.binary, at.through = program, clock.through()
-		if err == nil && !exists(clock.file) {
+		at.Binary, at.Through = program, clock.through()
+		if err == nil && !Exists(clock.file) {
 			err = clock.set(0)
 		}
 		return at, err
@@ -89,13 +89,13 @@ const tokenSkew = 30 * time.Second
 
 // jumpingNodes are three nodes whose wall clocks a test moves under load.
 type jumpingNodes struct {
-	*nodes
+	*Nodes
 	t         *testing.T
 	clocks    []wallClock
 	w         *recordedServer
 	listeners []*listener
 	// from sends to to, whose webhook announces each message.
-	from, to  *agent
+	from, to  *Agent
 	announced *hook
 	sent      []obj
 	// jumps is how often a clock was moved, breaks how often a term ended meanwhile, or an
@@ -106,11 +106,11 @@ type jumpingNodes struct {
 func startJumping(t *testing.T) *jumpingNodes {
 	x := &jumpingNodes{t: t}
 	flags, err := trustSink()
-	must(t, err)
-	x.nodes, x.clocks = startWithClocks(t, t.TempDir(), flags...)
-	x.w = newRecordedServer(t, x.server(), 2, 6)
+	Must(t, err)
+	x.Nodes, x.clocks = startWithClocks(t, t.TempDir(), flags...)
+	x.w = newRecordedServer(t, x.Server(), 2, 6)
 	x.listeners = x.w.listeners()
-	x.from, x.to = pair(t, x.server())
+	x.from, x.to = Pair(t, x.Server())
 	x.announced = x.to.listens()
 	return x
 }
@@ -118,25 +118,25 @@ func startJumping(t *testing.T) *jumpingNodes {
 // jump has the wall clock of a node show several times in turn while clients work, and reports
 // whether a term has ended meanwhile. The node gets no connections from clients if tokens are not
 // good there.
-func (x *jumpingNodes) jump(victim *server, ahead ...time.Duration) (ended bool) {
+func (x *jumpingNodes) jump(victim *Server, ahead ...time.Duration) (ended bool) {
 	x.t.Helper()
 	unknown := len(x.w.pending)
 	clock, far := x.clocks[x.numberOf(victim)], false
 	for _, d := range ahead {
 		far = far || d.Abs() > tokenSkew
 	}
-	x.avoid(victim, far)
-	client.CloseIdleConnections()
+	x.Avoid(victim, far)
+	Client.CloseIdleConnections()
 	before := x.term()
 	clients := x.w.startClients(x.listeners, clientCounts{12, 3, 3})
 	for _, d := range ahead {
 		time.Sleep(300 * time.Millisecond)
-		must(x.t, clock.set(d))
+		Must(x.t, clock.set(d))
 		x.checkTokens(victim, d)
-		if up, _ := victim.call(x.t, "", "GET", "/health", nil).want(200).at("uptime_s").(float64); up < 0 || up > 1800 {
+		if up, _ := victim.Call(x.t, "", "GET", "/health", nil).Want(200).At("uptime_s").(float64); up < 0 || up > 1800 {
 			x.t.Errorf("a node whose clock is ahead by %v has been up for %v s", d, up)
 		}
-		x.sent = append(x.sent, x.from.send(x.to))
+		x.sent = append(x.sent, x.from.Send(x.to))
 	}
 	time.Sleep(300 * time.Millisecond)
 	x.w.dying.Store(true)
@@ -155,24 +155,24 @@ func (x *jumpingNodes) jump(victim *server, ahead ...time.Duration) (ended bool)
 // term is the newest term that any node knows.
 func (x *jumpingNodes) term() (term uint64) {
 	for i := range x.clocks {
-		term = max(term, x.node(i).clusterStatus(x.t).Groups[0].Term)
+		term = max(term, x.Node(i).clusterStatus(x.t).Groups[0].Term)
 	}
 	return term
 }
 
 // checkTokens checks that tokens of a node with a wrong clock are good on another node, and
 // those of another node on it, if the clocks differ by little.
-func (x *jumpingNodes) checkTokens(victim *server, ahead time.Duration) {
+func (x *jumpingNodes) checkTokens(victim *Server, ahead time.Duration) {
 	x.t.Helper()
-	other := x.node((x.numberOf(victim) + 1) % 3)
-	for _, between := range [][2]*server{{victim, other}, {other, victim}} {
-		o := *x.from.org.on(between[1])
-		o.token = between[0].grant(x.t, o.client, o.secret).want(200).str("access_token")
+	other := x.Node((x.numberOf(victim) + 1) % 3)
+	for _, between := range [][2]*Server{{victim, other}, {other, victim}} {
+		o := *x.from.Org.On(between[1])
+		o.Token = between[0].Grant(x.t, o.Client, o.Secret).Want(200).Str("access_token")
 		status := 200
 		if ahead.Abs() > tokenSkew {
 			status = 401
 		}
-		o.get("/org").as("a token of node %s on node %s, whose clocks differ by %v", between[0].flag("--node-name"), between[1].flag("--node-name"), ahead).want(status)
+		o.Get("/org").As("a token of node %s on node %s, whose clocks differ by %v", between[0].Flag("--node-name"), between[1].Flag("--node-name"), ahead).Want(status)
 	}
 }
 
@@ -180,24 +180,24 @@ func (x *jumpingNodes) checkTokens(victim *server, ahead time.Duration) {
 func (x *jumpingNodes) settle() {
 	x.t.Helper()
 	for i := range x.clocks {
-		x.avoid(x.node(i), false)
+		x.Avoid(x.Node(i), false)
 	}
-	client.CloseIdleConnections()
+	Client.CloseIdleConnections()
 	x.w.repeatUnanswered()
 	x.w.readAll(x.listeners, true)
 	x.w.check()
-	for _, p := range append(x.w.parties(), &participant{agent: x.to}) {
-		rows := fmt.Sprint(p.on(x.node(0)).everything())
+	for _, p := range append(x.w.parties(), &participant{Agent: x.to}) {
+		rows := fmt.Sprint(p.On(x.Node(0)).Everything())
 		for i := 1; i < 3; i++ {
-			if fmt.Sprint(p.on(x.node(i)).everything()) != rows {
-				x.t.Errorf("node %s shows %s another inbox than node a", nodeName(i), p.name)
+			if fmt.Sprint(p.On(x.Node(i)).Everything()) != rows {
+				x.t.Errorf("node %s shows %s another inbox than node a", NodeName(i), p.Name)
 			}
 		}
 	}
-	eventually(x.t, "all messages are announced", func() bool {
+	Eventually(x.t, "all messages are announced", func() bool {
 		times := x.announced.announced()
 		for _, m := range x.sent {
-			if times[text(m, "id")] == 0 {
+			if times[Text(m, "id")] == 0 {
 				return false
 			}
 		}
@@ -208,7 +208,7 @@ func (x *jumpingNodes) settle() {
 
 // statusOf is the status of a request to join as a node shows it.
 func (x *jumpingNodes) statusOf(r *group, request string, node int) string {
-	return text(r.request(x.from.on(x.node(node)), request), "status")
+	return Text(r.request(x.from.On(x.Node(node)), request), "status")
 }
 
 // TestClockJumps moves the wall clocks of nodes under load: that of the leader and of a follower
@@ -222,25 +222,25 @@ func TestClockJumps(t *testing.T) {
 	x := startJumping(t)
 	for range *nodesClocks {
 		r := x.from.group(obj{"enrollment_policy": "majority", "visibility": "private", "vote_duration_hours": 1})
-		vote := text(r.applied(x.to), "id")
-		leader, follower := x.roles(t)
+		vote := Text(r.applied(x.to), "id")
+		leader, follower := x.Roles(t)
 		x.jump(leader, 20*time.Second, -20*time.Second, 0)
 		ended := x.jump(follower, time.Hour, -time.Hour, 0)
-		if status := text(r.request(x.from, vote), "status"); status != "pending" && !ended {
+		if status := Text(r.request(x.from, vote), "status"); status != "pending" && !ended {
 			t.Errorf("a vote of an hour is %s", status)
 		}
 		x.jump(leader, time.Hour, -time.Hour, 0)
 		x.settle()
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
-			x.ready(t) // a node whose clock was wrong for long is not at once
-			_, next := x.roles(t)
-			must(t, x.clocks[x.numberOf(next)].set(ahead))
-			said, err := x.node(0).operate("cluster", "balance", "--to", next.flag("--node-name"))
+			x.Ready(t) // a node whose clock was wrong for long is not at once
+			_, next := x.Roles(t)
+			Must(t, x.clocks[x.numberOf(next)].set(ahead))
+			said, err := x.Node(0).Operate("cluster", "balance", "--to", next.Flag("--node-name"))
 			if err != nil {
 				t.Fatal(said, err)
 			}
 			if ahead > 0 {
-				eventually(t, "a vote of an hour is over by the leader's clock", func() bool {
+				Eventually(t, "a vote of an hour is over by the leader's clock", func() bool {
 					return x.statusOf(r, vote, (x.numberOf(next)+1)%3) == "expired"
 				})
 				time.Sleep(2 * time.Second) // within one, a timer stores what is shown
@@ -250,7 +250,7 @@ func TestClockJumps(t *testing.T) {
 		}
 		for i := range 3 {
 			if status := x.statusOf(r, vote, i); status != "expired" {
-				t.Errorf("a vote that was over is %s on node %s", status, nodeName(i))
+				t.Errorf("a vote that was over is %s on node %s", status, NodeName(i))
 			}
 		}
 	}

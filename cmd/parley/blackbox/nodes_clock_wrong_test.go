@@ -9,13 +9,13 @@ import (
 )
 
 // readiness is what a node says about itself.
-func (s *server) readiness(t testing.TB) (status int, reason string) {
+func (s *Server) readiness(t testing.TB) (status int, reason string) {
 	t.Helper()
-	resp, err := client.Get(s.base + "/readyz")
-	must(t, err)
+	resp, err := Client.Get(s.Base + "/readyz")
+	Must(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	var said struct{ Reason string }
-	must(t, json.NewDecoder(resp.Body).Decode(&said))
+	Must(t, json.NewDecoder(resp.Body).Decode(&said))
 	return resp.StatusCode, said.Reason
 }
 
@@ -28,42 +28,42 @@ func TestWrongClock(t *testing.T) {
 	}
 	dir := t.TempDir()
 	n, clocks := startWithClocks(t, dir)
-	wrong := func(s *server) {
+	wrong := func(s *Server) {
 		t.Helper()
 		began := time.Now()
-		eventually(t, "a node with a wrong clock is not ready", func() bool {
+		Eventually(t, "a node with a wrong clock is not ready", func() bool {
 			status, reason := s.readiness(t)
 			return status == http.StatusServiceUnavailable && strings.Contains(reason, "wall clock")
 		})
 		t.Logf("not ready after %v", time.Since(began).Round(100*time.Millisecond))
-		for _, other := range n.all {
+		for _, other := range n.All {
 			if status, reason := other.readiness(t); other != s && status != http.StatusOK {
-				t.Errorf("node %s, whose clock is right, is not ready: %s", other.flag("--node-name"), reason)
+				t.Errorf("node %s, whose clock is right, is not ready: %s", other.Flag("--node-name"), reason)
 			}
 		}
 	}
-	right := func(s *server) {
+	right := func(s *Server) {
 		t.Helper()
-		must(t, clocks[n.numberOf(s)].set(0))
+		Must(t, clocks[n.numberOf(s)].set(0))
 		began := time.Now()
-		n.ready(t)
+		n.Ready(t)
 		t.Logf("ready again after %v", time.Since(began).Round(100*time.Millisecond))
 	}
-	says := func(s *server, what string) {
+	says := func(s *Server, what string) {
 		t.Helper()
-		if count := strings.Count(s.log.text(), what); count != 1 {
-			t.Errorf("node %s says %d times %q\n%s", s.flag("--node-name"), count, what, s.log.tail())
+		if count := strings.Count(s.Log.Text(), what); count != 1 {
+			t.Errorf("node %s says %d times %q\n%s", s.Flag("--node-name"), count, what, s.Log.Tail())
 		}
 	}
 	const clockWrong = "the wall clock of this node is wrong"
 
-	leader, follower := n.roles(t)
-	for s, ahead := range map[*server]time.Duration{leader: -time.Minute, follower: time.Hour} {
-		must(t, clocks[n.numberOf(s)].set(ahead))
+	leader, follower := n.Roles(t)
+	for s, ahead := range map[*Server]time.Duration{leader: -time.Minute, follower: time.Hour} {
+		Must(t, clocks[n.numberOf(s)].set(ahead))
 		wrong(s)
 		says(s, clockWrong)
 		says(s, ahead.String())
-		eventually(t, "a node whose clock is right leads", func() bool { now := n.leader(); return now != nil && now != s })
+		Eventually(t, "a node whose clock is right leads", func() bool { now := n.Leader(); return now != nil && now != s })
 		far := 0
 		for name, value := range s.metrics(t) {
 			if strings.HasPrefix(name, "parley_cluster_clock_offset_seconds{") && value > -ahead.Seconds()-1 && value < -ahead.Seconds()+1 {
@@ -76,18 +76,18 @@ func TestWrongClock(t *testing.T) {
 		right(s)
 	}
 
-	must(t, follower.drain(15*time.Second))
-	must(t, clocks[n.numberOf(follower)].set(-time.Minute))
-	must(t, follower.again())
+	Must(t, follower.Drain(15*time.Second))
+	Must(t, clocks[n.numberOf(follower)].set(-time.Minute))
+	Must(t, follower.Again())
 	wrong(follower)
 	right(follower)
 	says(follower, clockWrong)
 
-	must(t, clockIn(dir, 3).set(time.Minute))
-	if err := n.add(3); err == nil || !strings.Contains(err.Error(), "the wall clock of the new node is 1m0s ahead of") && !strings.Contains(err.Error(), "the wall clock of the new node is 59.9") {
+	Must(t, clockIn(dir, 3).set(time.Minute))
+	if err := n.Add(3); err == nil || !strings.Contains(err.Error(), "the wall clock of the new node is 1m0s ahead of") && !strings.Contains(err.Error(), "the wall clock of the new node is 59.9") {
 		t.Errorf("a node with a wrong clock joins: %v", err)
 	}
-	must(t, clockIn(dir, 3).set(0))
-	must(t, n.add(3))
-	n.ready(t)
+	Must(t, clockIn(dir, 3).set(0))
+	Must(t, n.Add(3))
+	n.Ready(t)
 }

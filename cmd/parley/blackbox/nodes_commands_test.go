@@ -13,23 +13,23 @@ import (
 // words. Another service at the address of a node is one of them.
 func TestClusterCommandsFail(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 1)
-	node := n.node(0)
+	n := StartNodes(t, 1)
+	node := n.Node(0)
 	plain, secured := httptest.NewServer(nil), httptest.NewTLSServer(nil)
 	t.Cleanup(plain.Close)
 	t.Cleanup(secured.Close)
-	free, err := unusedAddress()
-	must(t, err)
+	free, err := UnusedAddress()
+	Must(t, err)
 	token := func() string {
-		said, err := node.operate("cluster", "token")
-		must(t, err)
+		said, err := node.Operate("cluster", "token")
+		Must(t, err)
 		return strings.TrimSpace(said)
 	}
 	stopped := t.TempDir()
-	if _, said, code := command(t, "cluster", "init", "--data", stopped, "--advertise", free); code != 0 {
+	if _, said, code := Command(t, "cluster", "init", "--data", stopped, "--advertise", free); code != 0 {
 		t.Fatal(said)
 	}
-	other := startNodes(t, 1).node(0).flag("--cluster-listen")
+	other := StartNodes(t, 1).Node(0).Flag("--cluster-listen")
 	serve := func(flags ...string) []string {
 		return append([]string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir()}, flags...)
 	}
@@ -41,7 +41,7 @@ func TestClusterCommandsFail(t *testing.T) {
 		args []string
 		code int
 	}{
-		"init of a node":             {[]string{"cluster", "init", "--data", node.dir, "--advertise", free}, conflict},
+		"init of a node":             {[]string{"cluster", "init", "--data", node.Dir, "--advertise", free}, conflict},
 		"init with a bad address":    {[]string{"cluster", "init", "--data", t.TempDir(), "--advertise", "here"}, usage},
 		"init with port 0":           {[]string{"cluster", "init", "--data", t.TempDir(), "--advertise", "127.0.0.1:0"}, usage},
 		"init without an address":    {[]string{"cluster", "init", "--data", t.TempDir()}, usage},
@@ -50,14 +50,14 @@ func TestClusterCommandsFail(t *testing.T) {
 		"a token of no node":         {[]string{"cluster", "token", "--data", t.TempDir()}, missing},
 		"to recover no node":         {[]string{"cluster", "recover", "--data", t.TempDir()}, missing},
 		"a token without a join":     {serve("--join-token", token()), usage},
-		"a join without a token":     {serve("--cluster-listen", free, "--join", node.flag("--cluster-listen")), usage},
+		"a join without a token":     {serve("--cluster-listen", free, "--join", node.Flag("--cluster-listen")), usage},
 		"a listener of no node":      {serve("--cluster-listen", free), usage},
-		"no token":                   {join(node.flag("--cluster-listen"), "abc"), forbidden},
+		"no token":                   {join(node.Flag("--cluster-listen"), "abc"), forbidden},
 		"a token of another":         {join(other, token()), unreached},
 		"nobody there":               {join(free, token()), unreached},
 		"a plain service":            {join(plain.Listener.Addr().String(), token()), unreached},
 		"a TLS service":              {join(secured.Listener.Addr().String(), token()), unreached},
-		"the public address":         {join(node.addr, token()), unreached},
+		"the public address":         {join(node.Addr, token()), unreached},
 	} {
 		said, code := ends(t, c.args...)
 		if code != c.code || strings.Contains(said, "desc =") || strings.Contains(said, "rpc") || strings.Contains(said, "goroutine") || said == "" {
@@ -73,8 +73,8 @@ func ends(t *testing.T, args ...string) (said string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env, cmd.Dir = cleanEnvironment(), t.TempDir()
+	cmd := exec.CommandContext(ctx, Binary, args...)
+	cmd.Env, cmd.Dir = CleanEnvironment(), t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -86,16 +86,16 @@ func ends(t *testing.T, args ...string) (said string, code int) {
 // so it exits with 0.
 func TestStopWhileWaiting(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 2)
-	alone := n.node(0)
+	n := StartNodes(t, 2)
+	alone := n.Node(0)
 	alone.eventuallyStatus(t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
-	n.node(1).kill()
-	alone.kill()
-	n.consistsOf()
-	must(t, alone.begin("127.0.0.1:0"))
-	eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.log.text(), "waits for the cluster") })
-	if err := alone.drain(10 * time.Second); err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, alone.log.tail())
+	n.Node(1).Kill()
+	alone.Kill()
+	n.ConsistsOf()
+	Must(t, alone.Begin("127.0.0.1:0"))
+	Eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.Log.Text(), "waits for the cluster") })
+	if err := alone.Drain(10 * time.Second); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, alone.Log.Tail())
 	}
 }
 
@@ -104,31 +104,31 @@ func TestStopWhileWaiting(t *testing.T) {
 // ends.
 func TestDrainInterrupted(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	n.ready(t)
+	n := StartNodes(t, 3)
+	n.Ready(t)
 	for _, again := range []bool{false, true} {
-		leader := n.leader()
+		leader := n.Leader()
 		draining := drainInBackground(t, leader)
-		eventually(t, "the node is draining", func() bool { return n.node(0).clusterStatus(t).state(leader.flag("--node-name")) == "draining" })
+		Eventually(t, "the node is draining", func() bool { return n.Node(0).clusterStatus(t).state(leader.Flag("--node-name")) == "draining" })
 		if again {
-			if said, err := leader.operate("cluster", "drain"); err != nil {
+			if said, err := leader.Operate("cluster", "drain"); err != nil {
 				t.Error(said, err)
 			}
-			if n.leader() == leader {
+			if n.Leader() == leader {
 				t.Error("a node leads that was drained twice")
 			}
 		}
 		_ = draining.Process.Kill()
 		_ = draining.Wait()
-		eventually(t, "another node leads", func() bool { now := n.leader(); return now != nil && now != leader })
+		Eventually(t, "another node leads", func() bool { now := n.Leader(); return now != nil && now != leader })
 	}
 }
 
 // drainInBackground begins to drain a node.
-func drainInBackground(t *testing.T, s *server) *exec.Cmd {
+func drainInBackground(t *testing.T, s *Server) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(binary, "cluster", "drain", "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))
-	cmd.Env = cleanEnvironment()
-	must(t, cmd.Start())
+	cmd := exec.Command(Binary, "cluster", "drain", "--data", s.Dir, "--admin", "http://"+s.Flag("--admin-listen"))
+	cmd.Env = CleanEnvironment()
+	Must(t, cmd.Start())
 	return cmd
 }

@@ -17,51 +17,51 @@ var nodesContent = flag.Int("nodes.content", 24, "how many MiB of messages the c
 // read: it gets everything, and the others go on.
 func TestBlankNodeUnderLoad(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 2)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	readers := map[*agent]int{}
+	n := StartNodes(t, 2)
+	w := newRecordedServer(t, n.Server(), 2, 6)
+	readers := map[*Agent]int{}
 	for left := *nodesContent; left > 0; left -= 64 { // an inbox has so many pages as one test reads
-		one, other := pair(t, n.server())
+		one, other := Pair(t, n.Server())
 		readers[other] = sendContent(t, one, other, min(left, 64)<<20)
 	}
 	var took time.Duration
 	w.runThrough(nil, clientCounts{12, 3, 3}, 500*time.Millisecond, func() {
-		n.patience = 3 * time.Minute
+		n.Patience = 3 * time.Minute
 		began := time.Now()
-		if err := n.add(2); err != nil {
+		if err := n.Add(2); err != nil {
 			t.Fatal(err)
 		}
 		took = time.Since(began)
 	})
 	t.Logf("a blank node shows %d MiB after %v", *nodesContent, took.Round(time.Millisecond))
-	n.server().eventuallyStatus(t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
-	n.ready(t)
+	n.Server().eventuallyStatus(t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
+	n.Ready(t)
 	w.repeatUnanswered()
 	w.readAll(nil, true)
 	w.check()
 	for reader, sent := range readers {
-		if rows := reader.on(n.node(2)).everything(); len(rows) != sent {
+		if rows := reader.On(n.Node(2)).Everything(); len(rows) != sent {
 			t.Errorf("the new node shows %d of %d messages", len(rows), sent)
 		}
 	}
 }
 
 // sendContent sends messages of random content of so many bytes in all, and returns how many.
-func sendContent(t *testing.T, from, to *agent, size int) (sent int) {
+func sendContent(t *testing.T, from, to *Agent, size int) (sent int) {
 	t.Helper()
 	const each, writers = 96 << 10, 8
 	sent = size/each + 1
-	errs := concurrently(writers, func(i int) error {
+	errs := Concurrently(writers, func(i int) error {
 		for at := i; at < sent; at += writers {
 			content := make([]byte, each/4*3)
 			_, _ = rand.Read(content)
 			body, key := obj{"encrypted_payload": base64.RawURLEncoding.EncodeToString(content)}, uuid.NewString()
-			a := from.trySend(to, body, "Idempotency-Key", key)
-			for tries := 0; a.status == 503 && tries < 10; tries++ { // the machine may be busy
-				a = from.trySend(to, body, "Idempotency-Key", key)
+			a := from.TrySend(to, body, "Idempotency-Key", key)
+			for tries := 0; a.Status == 503 && tries < 10; tries++ { // the machine may be busy
+				a = from.TrySend(to, body, "Idempotency-Key", key)
 			}
-			if a.status != 201 {
-				return fmt.Errorf("%d %s", a.status, a.raw)
+			if a.Status != 201 {
+				return fmt.Errorf("%d %s", a.Status, a.Raw)
 			}
 		}
 		return nil

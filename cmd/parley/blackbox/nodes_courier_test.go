@@ -22,35 +22,35 @@ func TestNodesStopAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := startNodes(t, 3, flags...)
-	n.ready(t)
-	for name, forbid := range map[string]func(at *server, h *hook){
-		"suspended": func(at *server, h *hook) {
-			if said, err := at.operate("org", "suspend", h.agent.slug); err != nil {
+	n := StartNodes(t, 3, flags...)
+	n.Ready(t)
+	for name, forbid := range map[string]func(at *Server, h *hook){
+		"suspended": func(at *Server, h *hook) {
+			if said, err := at.Operate("org", "suspend", h.agent.Slug); err != nil {
 				t.Error(said, err)
 			}
 		},
-		"switched off": func(at *server, h *hook) {
-			h.agent.on(at).patch(h.path(""), obj{"active": false}).want(200)
+		"switched off": func(at *Server, h *hook) {
+			h.agent.On(at).Patch(h.path(""), obj{"active": false}).Want(200)
 		},
-		"deleted": func(at *server, h *hook) {
-			h.agent.on(at).delete(h.path("")).want(204)
+		"deleted": func(at *Server, h *hook) {
+			h.agent.On(at).Delete(h.path("")).Want(204)
 		},
-		"deleted after a handover": func(at *server, h *hook) {
-			if said, err := at.operate("cluster", "balance", "--to", at.flag("--node-name")); err != nil {
+		"deleted after a handover": func(at *Server, h *hook) {
+			if said, err := at.Operate("cluster", "balance", "--to", at.Flag("--node-name")); err != nil {
 				t.Error(said, err)
 			}
-			h.agent.on(at).delete(h.path("")).want(204)
+			h.agent.On(at).Delete(h.path("")).Want(204)
 		},
 	} {
-		follower := n.follower()
-		one, other := pair(t, n.server())
+		follower := n.Follower()
+		one, other := Pair(t, n.Server())
 		h := other.listens(answersSoon)
 		var sending sync.WaitGroup
 		for range 6 { // faster than they are delivered
 			sending.Go(func() {
 				for range 10 {
-					one.send(other)
+					one.Send(other)
 				}
 			})
 		}
@@ -78,20 +78,20 @@ func TestNodesEndHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := startNodes(t, 3, flags...)
-	n.ready(t)
-	for name, end := range map[string]func(at *server, h *hook, held obj){
-		"retry": func(at *server, h *hook, held obj) {
-			h.agent.on(at).post(h.path("/deliveries/"+text(held, "id")+"/retry"), nil).want(200)
+	n := StartNodes(t, 3, flags...)
+	n.Ready(t)
+	for name, end := range map[string]func(at *Server, h *hook, held obj){
+		"retry": func(at *Server, h *hook, held obj) {
+			h.agent.On(at).Post(h.path("/deliveries/"+Text(held, "id")+"/retry"), nil).Want(200)
 		},
-		"test":  func(at *server, h *hook, _ obj) { h.agent.on(at).post(h.path("/test"), nil).want(200) },
-		"PATCH": func(at *server, h *hook, _ obj) { h.agent.on(at).patch(h.path(""), obj{"active": true}).want(200) },
+		"test":  func(at *Server, h *hook, _ obj) { h.agent.On(at).Post(h.path("/test"), nil).Want(200) },
+		"PATCH": func(at *Server, h *hook, _ obj) { h.agent.On(at).Patch(h.path(""), obj{"active": true}).Want(200) },
 	} {
-		one, other := pair(t, n.server())
+		one, other := Pair(t, n.Server())
 		h := other.listens(says(503, "Retry-After", "86400"), says(200))
-		h.waitForStatus(one.send(other), "failed")
-		held := one.send(other)
-		end(n.follower(), h, h.holds(held))
+		h.waitForStatus(one.Send(other), "failed")
+		held := one.Send(other)
+		end(n.Follower(), h, h.holds(held))
 		began := time.Now()
 		for j := h.job(held); j["status"] != "delivered"; j = h.job(held) {
 			if time.Since(began) > 5*time.Second {

@@ -28,7 +28,7 @@ type slowLink struct {
 func newSlowLink(t testing.TB, to string) *slowLink {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	Must(t, err)
 	l := &slowLink{ln: ln, to: to, conns: map[*net.TCPConn]bool{}}
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -116,15 +116,15 @@ func (l *slowLink) reset() {
 }
 
 // startOnSlowLinks runs three nodes that reach each other through slow links.
-func startOnSlowLinks(t *testing.T) (*nodes, []*slowLink) {
+func startOnSlowLinks(t *testing.T) (*Nodes, []*slowLink) {
 	t.Helper()
 	var links []*slowLink
-	local := localPlace(t.TempDir())
-	n := startNodesAt(t, func(i int) (place, error) {
+	local := LocalPlace(t.TempDir())
+	n := StartNodesAt(t, func(i int) (Place, error) {
 		at, err := local(i)
 		if err == nil {
-			links = append(links, newSlowLink(t, at.cluster))
-			at.advertise = links[i].ln.Addr().String()
+			links = append(links, newSlowLink(t, at.Cluster))
+			at.Advertise = links[i].ln.Addr().String()
 		}
 		return at, err
 	}, 3)
@@ -136,7 +136,7 @@ func startOnSlowLinks(t *testing.T) (*nodes, []*slowLink) {
 // leadership, messages go on after each fault, and nothing is lost.
 func TestSlowNetwork(t *testing.T) {
 	n, links := startOnSlowLinks(t) // clients use all nodes, also when none is ready
-	w := newRecordedServer(t, n.server(), 2, 6)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	for round := range *nodesDelays {
 		for _, delay := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
@@ -153,7 +153,7 @@ func TestSlowNetwork(t *testing.T) {
 				l.stalled.Store(true)
 				time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond)
 				l.stalled.Store(false)
-				t.Logf("first 201 after nothing reached node %s for a while: %v", nodeName(i), w.firstSend().Round(time.Millisecond))
+				t.Logf("first 201 after nothing reached node %s for a while: %v", NodeName(i), w.firstSend().Round(time.Millisecond))
 			})
 			w.repeatUnanswered()
 		}
@@ -166,7 +166,7 @@ func TestSlowNetwork(t *testing.T) {
 			}
 			t.Logf("first 201 after the connections broke 20 times: %v", w.firstSend().Round(time.Millisecond))
 		})
-		n.ready(t)
+		n.Ready(t)
 		w.repeatUnanswered()
 		w.readAll(listeners, round == *nodesDelays-1)
 		w.check()
@@ -177,14 +177,14 @@ func TestSlowNetwork(t *testing.T) {
 
 // steady runs clients for a while at a steady delay. No node may stand for election; a stall of
 // this machine may cost one, so that three tries in a row have to fail.
-func (w *recordedServer) steady(n *nodes, listeners []*listener, delay time.Duration) {
+func (w *recordedServer) steady(n *Nodes, listeners []*listener, delay time.Duration) {
 	w.t.Helper()
 	for try := 1; ; try++ {
-		term := n.node(0).clusterStatus(w.t).Groups[0].Term
+		term := n.Node(0).clusterStatus(w.t).Groups[0].Term
 		acked := w.tally.acked.Load()
 		w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 		w.repeatUnanswered()
-		after := n.node(0).clusterStatus(w.t).Groups[0].Term
+		after := n.Node(0).clusterStatus(w.t).Groups[0].Term
 		w.t.Logf("%v late: %d messages in 3.3 s, %d elections", delay, w.tally.acked.Load()-acked, after-term)
 		if after == term {
 			return

@@ -12,24 +12,24 @@ import (
 )
 
 // onDisks has nodes run beside each other, each on a disk of its own.
-func onDisks(dir func(i int) string) func(i int) (place, error) {
-	local := localPlace("")
-	return func(i int) (place, error) {
+func onDisks(dir func(i int) string) func(i int) (Place, error) {
+	local := LocalPlace("")
+	return func(i int) (Place, error) {
 		at, err := local(i)
-		at.dir = filepath.Join(dir(i), "data")
+		at.Dir = filepath.Join(dir(i), "data")
 		return at, err
 	}
 }
 
 // startOnSmallDisks runs three nodes, each on a disk that a test can fill.
-func startOnSmallDisks(t *testing.T) (*nodes, []*smallDisk) {
+func startOnSmallDisks(t *testing.T) (*Nodes, []*SmallDisk) {
 	t.Helper()
-	var disks []*smallDisk
+	var disks []*SmallDisk
 	for range 3 {
-		disks = append(disks, mountDisk(t, 256))
+		disks = append(disks, MountDisk(t, 256))
 	}
-	n := startNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
-	n.heed(t)
+	n := StartNodesAt(t, onDisks(func(i int) string { return disks[i].Dir }), 3)
+	n.Heed(t)
 	return n, disks
 }
 
@@ -37,21 +37,21 @@ func startOnSmallDisks(t *testing.T) (*nodes, []*smallDisk) {
 // go on. The node is ready again when there is room.
 func TestLeaderDiskFull(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	victim := n.leader()
-	disk, gone := disks[n.numberOf(victim)], victim.org(t).agent("gone")
+	w := newRecordedServer(t, n.Server(), 2, 6)
+	victim := n.Leader()
+	disk, gone := disks[n.numberOf(victim)], victim.Org(t).Agent("gone")
 	var erased sync.WaitGroup
 	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
-		disk.ballast("ballast", -1)
+		disk.Ballast("ballast", -1)
 		began := time.Now()
-		erased.Go(func() { gone.delete("/orgs/" + gone.org.id) }) // what applies it waits for room
-		eventually(t, "another node leads", func() bool { l := n.leader(); return l != nil && l != victim })
+		erased.Go(func() { gone.Delete("/orgs/" + gone.Org.ID) }) // what applies it waits for room
+		Eventually(t, "another node leads", func() bool { l := n.Leader(); return l != nil && l != victim })
 		t.Logf("another node leads %v after the disk is full; first 201 after %v more", time.Since(began).Round(time.Millisecond), w.firstSend().Round(time.Millisecond))
 		time.Sleep(time.Second)
-		disk.drop("ballast")
+		disk.Drop("ballast")
 	})
 	erased.Wait()
-	n.ready(t)
+	n.Ready(t)
 	w.repeatUnanswered()
 	w.readAll(nil, true)
 	w.check()
@@ -62,12 +62,12 @@ func TestLeaderDiskFull(t *testing.T) {
 // ready, the others go on under the same leader, and it catches up when there is room.
 func TestFollowerDiskFull(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
-	leader, victim := n.leader(), n.follower()
+	leader, victim := n.Leader(), n.Follower()
 	disk := disks[n.numberOf(victim)]
 	w.runThrough(listeners, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
-		disk.ballast("ballast", -1)
+		disk.Ballast("ballast", -1)
 		took := <-victim.unready()
 		t.Logf("the follower is not ready %v after its disk is full; first 201 after %v more", took.Round(time.Millisecond), w.firstSend().Round(time.Millisecond))
 		before := w.tally.acked.Load()
@@ -77,18 +77,18 @@ func TestFollowerDiskFull(t *testing.T) {
 		if acked == 0 {
 			t.Error("the service stands still while the disk of a follower is full")
 		}
-		if resp, err := client.Get(victim.base + "/readyz"); err == nil {
+		if resp, err := Client.Get(victim.Base + "/readyz"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				t.Error("a node whose disk is full is ready")
 			}
 		}
-		if n.leader() != leader {
+		if n.Leader() != leader {
 			t.Error("the leader has changed")
 		}
-		disk.drop("ballast")
+		disk.Drop("ballast")
 		began := time.Now()
-		n.ready(t)
+		n.Ready(t)
 		t.Logf("the follower is ready %v after there is room", time.Since(began).Round(time.Millisecond))
 	})
 	w.repeatUnanswered()
@@ -102,27 +102,27 @@ func TestFollowerDiskFull(t *testing.T) {
 // messages when it is started again with room.
 func TestStopOnFullDisk(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
-	leader, victim := n.leader(), n.follower()
-	one, other := pair(t, leader)
+	leader, victim := n.Leader(), n.Follower()
+	one, other := Pair(t, leader)
 	disk := disks[n.numberOf(victim)]
-	disk.ballast("ballast", -1)
+	disk.Ballast("ballast", -1)
 	sent := 0
-	eventually(t, "the log waits for room", func() bool {
-		one.send(other, obj{"encrypted_payload": strings.Repeat("QUJD", 10<<10)})
+	Eventually(t, "the log waits for room", func() bool {
+		one.Send(other, obj{"encrypted_payload": strings.Repeat("QUJD", 10<<10)})
 		sent++
-		return strings.Contains(victim.log.tail(), "waits for space")
+		return strings.Contains(victim.Log.Tail(), "waits for space")
 	})
 	began := time.Now()
-	_ = victim.drain(30 * time.Second)                    // it may say that the disk is full
+	_ = victim.Drain(30 * time.Second)                    // it may say that the disk is full
 	if took := time.Since(began); took >= 8*time.Second { // 10 s if it waits for room
-		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.log.tail())
+		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.Log.Tail())
 	}
-	disk.drop("ballast")
-	if err := victim.again(); err != nil {
+	disk.Drop("ballast")
+	if err := victim.Again(); err != nil {
 		t.Fatal(err)
 	}
-	n.ready(t)
-	if rows := other.on(victim).everything(); len(rows) != sent {
+	n.Ready(t)
+	if rows := other.On(victim).Everything(); len(rows) != sent {
 		t.Errorf("the node has %d of %d messages", len(rows), sent)
 	}
 }
@@ -133,37 +133,37 @@ func TestStopOnFullDisk(t *testing.T) {
 // when it is started again with room.
 func TestKeysWaitForRoom(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
-	leader, victim := n.leader(), n.follower()
-	disk, gone := disks[n.numberOf(victim)], leader.org(t).agent("gone")
+	leader, victim := n.Leader(), n.Follower()
+	disk, gone := disks[n.numberOf(victim)], leader.Org(t).Agent("gone")
 	waits := func(what string) func() bool {
 		return func() bool {
-			return strings.Contains(victim.log.tail(), `the journal waits for space file="`+what)
+			return strings.Contains(victim.Log.Tail(), `the journal waits for space file="`+what)
 		}
 	}
-	disk.ballast("ballast", -1)
-	gone.delete("/orgs/" + gone.org.id).want(200)
-	eventually(t, "the list of erasures waits for room", waits("the list of erasures"))
-	disk.drop("ballast")
-	n.ready(t)
-	gone.on(victim).get("/org").refused(401, "not_authenticated")
-	if list, err := os.ReadFile(filepath.Join(victim.dir, "erasures.jsonl")); err != nil || !strings.Contains(string(list), gone.org.id) {
+	disk.Ballast("ballast", -1)
+	gone.Delete("/orgs/" + gone.Org.ID).Want(200)
+	Eventually(t, "the list of erasures waits for room", waits("the list of erasures"))
+	disk.Drop("ballast")
+	n.Ready(t)
+	gone.On(victim).Get("/org").Refused(401, "not_authenticated")
+	if list, err := os.ReadFile(filepath.Join(victim.Dir, "erasures.jsonl")); err != nil || !strings.Contains(string(list), gone.Org.ID) {
 		t.Errorf("the list of erasures has %q, %v", list, err)
 	}
-	disk.ballast("ballast", -1)
-	one, other := pair(t, leader)
-	one.send(other, obj{"encrypted_payload": "QUJD"})
-	eventually(t, "the keyring waits for room", waits("the keyring"))
+	disk.Ballast("ballast", -1)
+	one, other := Pair(t, leader)
+	one.Send(other, obj{"encrypted_payload": "QUJD"})
+	Eventually(t, "the keyring waits for room", waits("the keyring"))
 	began := time.Now()
-	_ = victim.drain(30 * time.Second)                    // it may say that the disk is full
+	_ = victim.Drain(30 * time.Second)                    // it may say that the disk is full
 	if took := time.Since(began); took >= 8*time.Second { // 10 s if it waits for room
-		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.log.tail())
+		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.Log.Tail())
 	}
-	disk.drop("ballast")
-	if err := victim.again(); err != nil {
+	disk.Drop("ballast")
+	if err := victim.Again(); err != nil {
 		t.Fatal(err)
 	}
-	n.ready(t)
-	if rows := other.on(victim).everything(); len(rows) != 1 {
+	n.Ready(t)
+	if rows := other.On(victim).Everything(); len(rows) != 1 {
 		t.Errorf("the node shows %d messages, want 1", len(rows))
 	}
 }
@@ -172,30 +172,30 @@ func TestKeysWaitForRoom(t *testing.T) {
 // balancer of the examples reads go on. It passes the answer on that says why writes do not.
 func TestReadsOnFullDisks(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
-	n.ready(t)
-	one, other := pair(t, n.server())
-	sent := one.send(other)
-	front := n.server()
-	front.addr = exampleBalancer(t, n)
-	front.base = "http://" + front.addr
+	n.Ready(t)
+	one, other := Pair(t, n.Server())
+	sent := one.Send(other)
+	front := n.Server()
+	front.Addr = exampleBalancer(t, n)
+	front.Base = "http://" + front.Addr
 	for _, disk := range disks {
 		var fs syscall.Statfs_t
-		must(t, syscall.Statfs(disk.dir, &fs))
-		disk.ballast("ballast", int64(fs.Bavail)*fs.Bsize-16<<20) // an eighth is the reserve
+		Must(t, syscall.Statfs(disk.Dir, &fs))
+		disk.Ballast("ballast", int64(fs.Bavail)*fs.Bsize-16<<20) // an eighth is the reserve
 	}
-	for _, s := range n.all {
-		eventually(t, "the node is ready for reads", func() bool {
-			return s.call(t, "", "GET", "/readyz?for=reads", nil).status == 200
+	for _, s := range n.All {
+		Eventually(t, "the node is ready for reads", func() bool {
+			return s.Call(t, "", "GET", "/readyz?for=reads", nil).Status == 200
 		})
-		eventually(t, "the node is not ready for writes", func() bool { return s.call(t, "", "GET", "/readyz", nil).status == 503 })
-		s.call(t, "", "GET", "/readyz?for=writes", nil).want(503)
-		if state := n.node(0).clusterStatus(t).state(s.flag("--node-name")); state != "unready" {
+		Eventually(t, "the node is not ready for writes", func() bool { return s.Call(t, "", "GET", "/readyz", nil).Status == 503 })
+		s.Call(t, "", "GET", "/readyz?for=writes", nil).Want(503)
+		if state := n.Node(0).clusterStatus(t).state(s.Flag("--node-name")); state != "unready" {
 			t.Errorf("a node with a full disk is %s", state)
 		}
 	}
 	time.Sleep(5 * time.Second) // longer than haproxy takes to leave out a node that is not ready
 	for range 50 {
-		other.on(front).get("/messages/"+text(sent, "id"), "X-Svc-Agent", other.id).want(200)
-		one.on(front).trySend(other, obj{}).refused(503, "overloaded")
+		other.On(front).Get("/messages/"+Text(sent, "id"), "X-Svc-Agent", other.ID).Want(200)
+		one.On(front).TrySend(other, obj{}).Refused(503, "overloaded")
 	}
 }

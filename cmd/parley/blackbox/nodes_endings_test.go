@@ -10,25 +10,25 @@ import (
 // others go on.
 func TestStreamsEndOnNodes(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	n.ready(t)
-	s := n.server()
-	one, other := s.org(t), s.org(t)
-	stays := s.org(t).agent("stays").on(n.node(1)).stream("")
-	second := one.post("/org/credentials", obj{}).want(201)
+	n := StartNodes(t, 3)
+	n.Ready(t)
+	s := n.Server()
+	one, other := s.Org(t), s.Org(t)
+	stays := s.Org(t).Agent("stays").On(n.Node(1)).Stream("")
+	second := one.Post("/org/credentials", obj{}).Want(201)
 	with := *one
-	with.token = s.grant(t, second.str("client_id"), second.str("client_secret")).want(200).str("access_token")
-	revoked, agent, suspended := one.agent("revoked"), one.agent("agent"), other.agent("suspended")
+	with.Token = s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(200).Str("access_token")
+	revoked, agent, suspended := one.Agent("revoked"), one.Agent("agent"), other.Agent("suspended")
 	byCredential := *agent
-	byCredential.org = &with
+	byCredential.Org = &with
 	for what, c := range map[string]struct {
-		stream *stream
+		stream *Stream
 		end    func()
 	}{
-		"agent":      {revoked.on(n.node(1)).stream(""), func() { revoked.on(n.node(0)).request("DELETE", revoked.path(""), nil).want(204) }},
-		"credential": {byCredential.on(n.node(2)).stream(""), func() { one.on(n.node(0)).delete("/org/credentials/" + second.str("client_id")).want(204) }},
-		"organization": {suspended.on(n.node(1)).stream(""), func() {
-			if said, err := n.node(0).operate("org", "suspend", other.slug); err != nil {
+		"agent":      {revoked.On(n.Node(1)).Stream(""), func() { revoked.On(n.Node(0)).Request("DELETE", revoked.Path(""), nil).Want(204) }},
+		"credential": {byCredential.On(n.Node(2)).Stream(""), func() { one.On(n.Node(0)).Delete("/org/credentials/" + second.Str("client_id")).Want(204) }},
+		"organization": {suspended.On(n.Node(1)).Stream(""), func() {
+			if said, err := n.Node(0).Operate("org", "suspend", other.Slug); err != nil {
 				t.Fatal(said, err)
 			}
 		}},

@@ -13,24 +13,24 @@ import (
 
 var atFollower = flag.Bool("at.follower", false, "start three nodes instead of one server, and make each request at one that does not lead")
 
-// runAtFollower runs stories of one server again, on three nodes, with each request at a node
+// RunAtFollower runs stories of one server again, on three nodes, with each request at a node
 // that does not lead: what a node remembers beside the journal must be right there too.
-func runAtFollower(t *testing.T, stories ...string) {
+func RunAtFollower(t *testing.T, stories ...string) {
 	t.Helper()
-	oneServerOnly(t, "it runs them itself")
+	OneServerOnly(t, "it runs them itself")
 	t.Parallel()
 	self, err := os.Executable()
-	must(t, err)
+	Must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.timeout", "10m", "-test.parallel", "4", "-test.run", "^("+strings.Join(stories, "|")+")$")
-	cmd.Env = append(os.Environ(), "PARLEY_BIN="+binary)
+	cmd.Env = append(os.Environ(), "PARLEY_BIN="+Binary)
 	said, err := cmd.CombinedOutput()
 	if passed := strings.Count(string(said), "\n--- PASS"); err != nil || passed < len(stories) || strings.Contains(string(said), "--- SKIP") {
 		t.Errorf("%d stories passed: %v\n%s", passed, err, said)
 	}
 }
 
-// oneServerOnly skips a test with -at.follower.
-func oneServerOnly(t testing.TB, why string) {
+// OneServerOnly skips a test with -at.follower.
+func OneServerOnly(t testing.TB, why string) {
 	t.Helper()
 	if *atFollower {
 		t.Skip("not at a follower: " + why)
@@ -39,29 +39,29 @@ func oneServerOnly(t testing.TB, why string) {
 
 // openFollower starts three nodes with the flags of a server, and returns the second one. Its
 // address is their base address, so that a test uses it as a server on its own.
-func openFollower(dir string, flags ...string) (*server, *nodes, error) {
-	address, err := unusedAddress()
+func openFollower(dir string, flags ...string) (*Server, *Nodes, error) {
+	address, err := UnusedAddress()
 	if err != nil {
 		return nil, nil, err
 	}
 	flags, admin := cut(flags, "--admin-listen")
 	flags, _ = cut(flags, "--journals") // nodes have one
-	n, err := openNodesAt(func(i int) (place, error) {
-		at, err := localPlace(dir)(i)
+	n, err := openNodesAt(func(i int) (Place, error) {
+		at, err := LocalPlace(dir)(i)
 		if i == 1 {
-			at.listen, at.admin = address, cmp.Or(admin, at.admin)
+			at.Listen, at.Admin = address, cmp.Or(admin, at.Admin)
 		}
 		return at, err
 	}, 3, append([]string{"--base-url", "http://" + address}, flags...)...)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := n.node(1)
+	s := n.Node(1)
 	for range 20 { // on a busy machine it may lead
-		if n.leader() != s {
+		if n.Leader() != s {
 			return s, n, nil
 		}
-		_, err = s.operate("cluster", "balance", "--to", nodeName(0))
+		_, err = s.Operate("cluster", "balance", "--to", NodeName(0))
 	}
 	return nil, nil, errors.Join(errors.New("the second node goes on leading"), err)
 }
@@ -76,13 +76,13 @@ func cut(flags []string, name string) (rest []string, value string) {
 }
 
 // startFollower runs three nodes for one test, and returns one that does not lead.
-func startFollower(t testing.TB, flags ...string) *server {
+func startFollower(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	s, n, err := openFollower(t.TempDir(), flags...)
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() {
-		for _, node := range n.all {
-			node.end(t)
+		for _, node := range n.All {
+			node.End(t)
 		}
 		_ = n.proxy.Close()
 	})

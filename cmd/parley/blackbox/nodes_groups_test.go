@@ -10,24 +10,24 @@ import (
 )
 
 // views are all listings of groups and inboxes as one node shows them.
-func (v *groupDeployment) views(s *server) map[string]string {
+func (v *groupDeployment) views(s *Server) map[string]string {
 	out := map[string]string{}
-	see := func(a *answer) *answer {
-		out[a.asked] = fmt.Sprint(a.status)
-		if a.status != 410 {
-			out[a.asked] = string(a.want(200).raw)
+	see := func(a *Answer) *Answer {
+		out[a.Asked] = fmt.Sprint(a.Status)
+		if a.Status != 410 {
+			out[a.Asked] = string(a.Want(200).Raw)
 		}
 		return a
 	}
 	for _, r := range v.groups {
-		by := r.by.org.on(s)
-		see(by.get(r.path("")))
-		see(by.get(r.path("/members?limit=100")))
-		see(by.get(r.path("/requests?status=all&limit=100")))
+		by := r.by.Org.On(s)
+		see(by.Get(r.path("")))
+		see(by.Get(r.path("/members?limit=100")))
+		see(by.Get(r.path("/requests?status=all&limit=100")))
 	}
 	for _, g := range slices.Concat(v.agents, v.gone) {
-		see(g.on(s).get(g.path("")))
-		out["inbox of "+g.id] = fmt.Sprint(g.on(s).everything())
+		see(g.On(s).Get(g.Path("")))
+		out["inbox of "+g.ID] = fmt.Sprint(g.On(s).Everything())
 	}
 	return out
 }
@@ -76,11 +76,11 @@ func TestBroadcastFaultsControl(t *testing.T) {
 }
 
 // inboxes are the payloads of broadcasts in all inboxes of a node, oldest first.
-func (v *groupDeployment) inboxes(s *server) map[string][]string {
+func (v *groupDeployment) inboxes(s *Server) map[string][]string {
 	out := map[string][]string{}
 	for _, g := range slices.Concat(v.agents, v.gone) {
-		for _, m := range slices.Backward(g.on(s).everything()) {
-			out[g.name+" "+g.id] = append(out[g.name+" "+g.id], text(m, "encrypted_payload"))
+		for _, m := range slices.Backward(g.On(s).Everything()) {
+			out[g.Name+" "+g.ID] = append(out[g.Name+" "+g.ID], Text(m, "encrypted_payload"))
 		}
 	}
 	return out
@@ -90,18 +90,18 @@ func (v *groupDeployment) inboxes(s *server) map[string][]string {
 // follower is killed while clients go on. At the end all nodes show the same.
 func TestNodesGroupsUnderKills(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	v := newGroupDeployment(t, n.server())
+	n := StartNodes(t, 3)
+	v := newGroupDeployment(t, n.Server())
 	for i := range 4 {
-		victim, follower := n.roles(t)
+		victim, follower := n.Roles(t)
 		if i%2 == 1 {
 			victim = follower
 		}
 		v.runThrough(time.Duration(150+rand.IntN(250))*time.Millisecond, func() {
-			if err := n.strikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
+			if err := n.StrikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
 				t.Fatal(err)
 			}
-			n.ready(t)
+			n.Ready(t)
 		})
 		v.repeatRevocations()
 		v.settle()
@@ -112,18 +112,18 @@ func TestNodesGroupsUnderKills(t *testing.T) {
 	}
 	var faults []string
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if faults = broadcastFaults(v.said, v.inboxes(n.node(0))); len(faults) == 0 || time.Since(began) > 10*time.Second {
+		if faults = broadcastFaults(v.said, v.inboxes(n.Node(0))); len(faults) == 0 || time.Since(began) > 10*time.Second {
 			break
 		}
 	}
 	if len(faults) > 0 {
 		t.Errorf("%d faults of broadcasts:\n%s", len(faults), strings.Join(faults[:min(len(faults), 10)], "\n"))
 	}
-	of := v.views(n.node(0))
+	of := v.views(n.Node(0))
 	for i := 1; i < 3; i++ {
-		for what, now := range v.views(n.node(i)) {
+		for what, now := range v.views(n.Node(i)) {
 			if of[what] != now {
-				t.Errorf("%s differs\non node a %s\non node %s %s", what, of[what], nodeName(i), now)
+				t.Errorf("%s differs\non node a %s\non node %s %s", what, of[what], NodeName(i), now)
 			}
 		}
 	}

@@ -15,17 +15,17 @@ import (
 
 var nodesKills = flag.Int("nodes.kills", 6, "how often TestNodesKilled kills a node")
 
-// leader is the node that leads, nil while there is none.
-func (n *nodes) leader() *server {
+// Leader is the node that leads, nil while there is none.
+func (n *Nodes) Leader() *Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range n.all {
+	for _, s := range n.All {
 		select {
-		case <-s.exited:
+		case <-s.Exited:
 			continue
 		default:
 		}
-		said, err := s.operate("cluster", "status", "--json")
+		said, err := s.Operate("cluster", "status", "--json")
 		var status struct {
 			Nodes []struct {
 				Name  string
@@ -39,8 +39,8 @@ func (n *nodes) leader() *server {
 			if len(one.Leads) == 0 {
 				continue
 			}
-			for _, s := range n.all {
-				if s.flag("--node-name") == one.Name {
+			for _, s := range n.All {
+				if s.Flag("--node-name") == one.Name {
 					return s
 				}
 			}
@@ -49,46 +49,46 @@ func (n *nodes) leader() *server {
 	return nil
 }
 
-// follower is a node that does not lead.
-func (n *nodes) follower() *server {
-	leader := n.leader()
+// Follower is a node that does not lead.
+func (n *Nodes) Follower() *Server {
+	leader := n.Leader()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == leader })
+	others := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })
 	return others[rand.IntN(len(others))]
 }
 
-// startNodes runs a cluster for one test.
-func startNodes(t testing.TB, count int, flags ...string) *nodes {
+// StartNodes runs a cluster for one test.
+func StartNodes(t testing.TB, count int, flags ...string) *Nodes {
 	t.Helper()
-	return startNodesAt(t, localPlace(t.TempDir()), count, flags...)
+	return StartNodesAt(t, LocalPlace(t.TempDir()), count, flags...)
 }
 
-// startNodesAt runs a cluster for one test at places of its own.
-func startNodesAt(t testing.TB, at func(i int) (place, error), count int, flags ...string) *nodes {
+// StartNodesAt runs a cluster for one test at places of its own.
+func StartNodesAt(t testing.TB, at func(i int) (Place, error), count int, flags ...string) *Nodes {
 	t.Helper()
-	oneServerOnly(t, "it starts nodes itself")
+	OneServerOnly(t, "it starts nodes itself")
 	n, err := openNodesAt(at, count, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.stop(); err != nil || t.Failed() {
+		if err := n.Stop(); err != nil || t.Failed() {
 			t.Errorf("the nodes: %v", err)
-			for _, s := range n.all {
-				t.Logf("node %s\n%s", s.flag("--node-name"), s.log.tail())
+			for _, s := range n.All {
+				t.Logf("node %s\n%s", s.Flag("--node-name"), s.Log.Tail())
 			}
 		}
 	})
 	return n
 }
 
-// ready waits until all nodes are ready.
-func (n *nodes) ready(t testing.TB) {
+// Ready waits until all nodes are ready.
+func (n *Nodes) Ready(t testing.TB) {
 	t.Helper()
-	for _, s := range n.all {
+	for _, s := range n.All {
 		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-			resp, err := client.Get(s.base + "/readyz")
+			resp, err := Client.Get(s.Base + "/readyz")
 			if err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode == http.StatusOK {
@@ -96,7 +96,7 @@ func (n *nodes) ready(t testing.TB) {
 				}
 			}
 			if time.Since(began) > 30*time.Second {
-				t.Fatalf("node %s is never ready\n%s", s.flag("--node-name"), s.log.tail())
+				t.Fatalf("node %s is never ready\n%s", s.Flag("--node-name"), s.Log.Tail())
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (n *nodes) ready(t testing.TB) {
 func (w *recordedServer) firstSend() time.Duration {
 	began := time.Now()
 	for at := (attempt{from: w.senders[0], to: w.popular[0], key: w.newKey()}); ; time.Sleep(5 * time.Millisecond) {
-		client.CloseIdleConnections()
+		Client.CloseIdleConnections()
 		asked := time.Now()
 		out := w.write(at)
 		if out.Outcome == history.Acked {
@@ -128,12 +128,12 @@ const nodesKillsPerEra = 25
 // clients write, follow streams and read through a proxy. The others go on at once. Package
 // history checks everything that any node answers.
 func TestNodesKilled(t *testing.T) {
-	n := startNodes(t, 3)
+	n := StartNodes(t, 3)
 	var sum tally
 	var leaders []time.Duration
 	var past []pastInbox
 	for left := *nodesKills; left > 0; left -= nodesKillsPerEra {
-		w := newRecordedServer(t, n.server(), 2, 6)
+		w := newRecordedServer(t, n.Server(), 2, 6)
 		leaders = append(leaders, w.killNodes(n, min(left, nodesKillsPerEra))...)
 		w.tally.addTo(&sum)
 		past = append(past, w.keep()...)
@@ -142,45 +142,45 @@ func TestNodesKilled(t *testing.T) {
 		}
 	}
 	for _, k := range past {
-		for i := range n.all {
-			read(t, n.node(i), k)
+		for i := range n.All {
+			read(t, n.Node(i), k)
 		}
 	}
 	slices.Sort(leaders)
 	t.Logf("%v; first 201 after the leader's death: %v at the median, %v at p99, %v at most", &sum,
 		leaders[len(leaders)/2].Round(time.Millisecond), leaders[len(leaders)*99/100].Round(time.Millisecond), leaders[len(leaders)-1].Round(time.Millisecond))
-	for _, s := range n.all {
-		if found, err := filepath.Glob(filepath.Join(s.dir, "raft", "*.raftlog")); err != nil || len(found) == 0 {
-			t.Errorf("node %s has no log: %v", s.flag("--node-name"), err)
+	for _, s := range n.All {
+		if found, err := filepath.Glob(filepath.Join(s.Dir, "raft", "*.raftlog")); err != nil || len(found) == 0 {
+			t.Errorf("node %s has no log: %v", s.Flag("--node-name"), err)
 		}
 	}
 }
 
 // killNodes kills so many nodes under load, checks all answers after each, and returns how long
 // it took until a message was acknowledged where the leader died.
-func (w *recordedServer) killNodes(n *nodes, kills int) (leaders []time.Duration) {
+func (w *recordedServer) killNodes(n *Nodes, kills int) (leaders []time.Duration) {
 	w.t.Helper()
 	listeners := w.listeners()
 	for i := range kills {
-		victim, leads := n.leader(), true
+		victim, leads := n.Leader(), true
 		if i%3 == 2 {
-			victim, leads = n.follower(), false
+			victim, leads = n.Follower(), false
 		}
 		w.runClients(listeners, clientCounts{12, 3, 3}, time.Duration(300+rand.IntN(400))*time.Millisecond, func() {
-			victim.kill()
+			victim.Kill()
 			if took := w.firstSend(); leads {
 				leaders = append(leaders, took)
 			}
 		})
 		w.repeatUnanswered()
-		if err := victim.again(); err != nil {
-			for _, s := range n.all {
-				said, _ := s.operate("cluster", "status", "--json")
-				w.t.Logf("node %s says %s\n%s", s.flag("--node-name"), said, s.log.tail())
+		if err := victim.Again(); err != nil {
+			for _, s := range n.All {
+				said, _ := s.Operate("cluster", "status", "--json")
+				w.t.Logf("node %s says %s\n%s", s.Flag("--node-name"), said, s.Log.Tail())
 			}
 			w.t.Fatal(err)
 		}
-		n.ready(w.t)
+		n.Ready(w.t)
 		w.readAll(listeners, i%3 == 2 || i == kills-1)
 		w.check()
 	}

@@ -12,53 +12,53 @@ import (
 // join that cannot succeed leaves no member behind.
 func TestLeaderRemoved(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	one, other := pair(t, n.server())
-	one.send(other)
+	n := StartNodes(t, 3)
+	one, other := Pair(t, n.Server())
+	one.Send(other)
 
-	token, err := n.node(0).operate("cluster", "token")
+	token, err := n.Node(0).Operate("cluster", "token")
 	if err != nil {
 		t.Fatal(token, err)
 	}
-	fails(t, t.TempDir(), "--cluster-listen", n.node(1).flag("--cluster-listen"), "--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
-	if status := n.node(0).clusterStatus(t); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
+	Fails(t, t.TempDir(), "--cluster-listen", n.Node(1).Flag("--cluster-listen"), "--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
+	if status := n.Node(0).clusterStatus(t); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
 		t.Errorf("a node whose address is taken is a member: %+v", status)
 	}
 
-	before := n.leader()
-	if said, err := n.follower().operate("cluster", "balance"); err != nil || !strings.Contains(said, "leads") {
+	before := n.Leader()
+	if said, err := n.Follower().Operate("cluster", "balance"); err != nil || !strings.Contains(said, "leads") {
 		t.Errorf("balance says %q, %v", said, err)
 	}
-	if n.leader() == before {
+	if n.Leader() == before {
 		t.Error("the leadership is where it was")
 	}
 
-	left := n.all
+	left := n.All
 	for _, through := range []string{"another node", "itself"} {
-		leader := n.leader()
+		leader := n.Leader()
 		asked := leader
 		if through == "another node" {
-			asked = n.follower()
+			asked = n.Follower()
 		}
-		if said, err := asked.operate("cluster", "remove", leader.flag("--node-name")); err != nil {
+		if said, err := asked.Operate("cluster", "remove", leader.Flag("--node-name")); err != nil {
 			t.Errorf("removed through %s: %s%v", through, said, err)
 		}
-		n.avoid(leader, true)
-		left = slices.DeleteFunc(slices.Clone(left), func(s *server) bool { return s == leader })
+		n.Avoid(leader, true)
+		left = slices.DeleteFunc(slices.Clone(left), func(s *Server) bool { return s == leader })
 		left[0].eventuallyStatus(t, "the leader is removed", func(c clusterStatus) bool {
-			return c.voters() == len(left) && c.state(leader.flag("--node-name")) == "" && c.Groups[0].Leader != nil
+			return c.voters() == len(left) && c.state(leader.Flag("--node-name")) == "" && c.Groups[0].Leader != nil
 		})
-		client.CloseIdleConnections()
-		one.send(other)
-		if err := leader.drain(15 * time.Second); err != nil {
+		Client.CloseIdleConnections()
+		one.Send(other)
+		if err := leader.Drain(15 * time.Second); err != nil {
 			t.Error(err)
 		}
-		n.consistsOf(left...)
+		n.ConsistsOf(left...)
 	}
-	if rows := len(other.everything()); rows != 3 {
+	if rows := len(other.Everything()); rows != 3 {
 		t.Errorf("the inbox has %d messages", rows)
 	}
-	if said, err := left[0].operate("cluster", "balance"); err == nil {
+	if said, err := left[0].Operate("cluster", "balance"); err == nil {
 		t.Errorf("a node alone hands over: %s", said)
 	}
 }
@@ -67,26 +67,26 @@ func TestLeaderRemoved(t *testing.T) {
 // does not know its leader. It follows all the same.
 func TestLeaderThatJoinedMeanwhile(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	one, other := pair(t, n.server())
-	n.ready(t)
-	away := n.node(2)
-	away.kill()
-	must(t, n.add(3))
-	joined := n.node(3)
+	n := StartNodes(t, 3)
+	one, other := Pair(t, n.Server())
+	n.Ready(t)
+	away := n.Node(2)
+	away.Kill()
+	Must(t, n.Add(3))
+	joined := n.Node(3)
 	joined.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
-	eventually(t, "the new node leads", func() bool {
-		_, err := joined.operate("cluster", "balance", "--to", joined.flag("--node-name"))
-		return err == nil && n.leader() == joined
+	Eventually(t, "the new node leads", func() bool {
+		_, err := joined.Operate("cluster", "balance", "--to", joined.Flag("--node-name"))
+		return err == nil && n.Leader() == joined
 	})
-	one, other = one.on(joined), other.on(joined)
-	sent := text(one.send(other), "id")
-	must(t, away.begin(away.addr))
-	n.ready(t)
-	if n.leader() != joined {
+	one, other = one.On(joined), other.On(joined)
+	sent := Text(one.Send(other), "id")
+	Must(t, away.Begin(away.Addr))
+	n.Ready(t)
+	if n.Leader() != joined {
 		t.Log("another node leads by now")
 	}
-	if !slices.ContainsFunc(other.on(away).everything(), func(m map[string]any) bool { return text(m, "id") == sent }) {
+	if !slices.ContainsFunc(other.On(away).Everything(), func(m map[string]any) bool { return Text(m, "id") == sent }) {
 		t.Error("it does not show the message")
 	}
 }

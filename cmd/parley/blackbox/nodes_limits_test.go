@@ -12,30 +12,30 @@ import (
 // together.
 func TestLimitsOfNodes(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3, "--quota-profile", "public")
-	n.ready(t)
+	n := StartNodes(t, 3, "--quota-profile", "public")
+	n.Ready(t)
 	n.triesCountTogether(t)
 	n.streamsCountTogether(t)
 }
 
 // triesCountTogether sends wrong nonces of one challenge to each node in turn: as many are checked
 // as if there were one node. Then the right one is refused everywhere.
-func (n *nodes) triesCountTogether(t *testing.T) {
+func (n *Nodes) triesCountTogether(t *testing.T) {
 	const tries = 20
-	c := n.node(0).challenge(t, freshSlug())
-	right, wrong := c.solution(), c.solution()
-	wrong["nonce"] = work(c.str("challenge"), int(c.at("difficulty").(float64)), false)
-	solve := func(i int, with obj) *answer {
-		return n.node(i%3).call(t, "", "POST", "/auth/register/solve", with)
+	c := n.Node(0).Challenge(t, FreshSlug())
+	right, wrong := c.Solution(), c.Solution()
+	wrong["nonce"] = Work(c.Str("challenge"), int(c.At("difficulty").(float64)), false)
+	solve := func(i int, with obj) *Answer {
+		return n.Node(i%3).Call(t, "", "POST", "/auth/register/solve", with)
 	}
 	judged := 0
 	for i := range 3 * tries {
 		a := solve(i, wrong)
-		if a.status == http.StatusGone {
-			a.refused(http.StatusGone, "challenge_expired")
+		if a.Status == http.StatusGone {
+			a.Refused(http.StatusGone, "challenge_expired")
 			continue
 		}
-		a.refused(http.StatusBadRequest, "pow_invalid")
+		a.Refused(http.StatusBadRequest, "pow_invalid")
 		judged++
 		time.Sleep(30 * time.Millisecond)
 	}
@@ -45,29 +45,29 @@ func (n *nodes) triesCountTogether(t *testing.T) {
 		t.Errorf("%d wrong nonces were checked, want %d, or a few more", judged, tries)
 	}
 	for i := range 3 {
-		solve(i, right).refused(http.StatusGone, "challenge_expired")
+		solve(i, right).Refused(http.StatusGone, "challenge_expired")
 	}
-	solve(0, n.node(0).challenge(t, freshSlug()).solution()).as("another challenge").want(http.StatusCreated)
+	solve(0, n.Node(0).Challenge(t, FreshSlug()).Solution()).As("another challenge").Want(http.StatusCreated)
 }
 
 // streamsCountTogether opens as many streams of an agent as it may have on one node. Another node
 // opens none until one is closed, or until the node that has them dies. Streams of tasks are
 // counted apart, in the same way.
-func (n *nodes) streamsCountTogether(t *testing.T) {
-	a, b := pair(t, n.server())
-	task := a.begins(b.bridged(), "m-1")
-	dies := n.follower()
-	others := make([]*server, 0, 2)
+func (n *Nodes) streamsCountTogether(t *testing.T) {
+	a, b := Pair(t, n.Server())
+	task := a.Begins(b.Bridged(), "m-1")
+	dies := n.Follower()
+	others := make([]*Server, 0, 2)
 	for i := range 3 {
-		if s := n.node(i); s != dies {
+		if s := n.Node(i); s != dies {
 			others = append(others, s)
 		}
 	}
-	stream := opens{t, func(s *server) (*http.Request, error) {
-		return s.request(a.token, "GET", a.path("/stream"), nil, "Accept", "text/event-stream")
+	stream := opens{t, func(s *Server) (*http.Request, error) {
+		return s.Request(a.Token, "GET", a.Path("/stream"), nil, "Accept", "text/event-stream")
 	}}
-	taskStream := opens{t, func(s *server) (*http.Request, error) {
-		return s.request(a.token, "POST", "/a2a/"+b.handle, obj{"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": obj{"id": task}}, "X-Svc-Agent", a.id)
+	taskStream := opens{t, func(s *Server) (*http.Request, error) {
+		return s.Request(a.Token, "POST", "/a2a/"+b.Handle, obj{"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": obj{"id": task}}, "X-Svc-Agent", a.ID)
 	}}
 	for _, o := range []opens{stream, taskStream} {
 		first := o.must(dies)
@@ -79,7 +79,7 @@ func (n *nodes) streamsCountTogether(t *testing.T) {
 		o.becomes(others[0], true)
 		o.becomes(others[1], false)
 	}
-	dies.kill()
+	dies.Kill()
 	killed := time.Now()
 	for _, o := range []opens{stream, taskStream} {
 		o.becomes(others[1], true)
@@ -94,17 +94,17 @@ func (n *nodes) streamsCountTogether(t *testing.T) {
 		o.becomes(others[1], false)
 		o.becomes(others[0], false)
 	}
-	dies.restart(t)
+	dies.Restart(t)
 }
 
 // opens opens streams of one kind at nodes.
 type opens struct {
 	t       *testing.T
-	request func(*server) (*http.Request, error)
+	request func(*Server) (*http.Request, error)
 }
 
 // try opens a stream, and returns what closes it; nil if the quota refuses it.
-func (o opens) try(s *server) (end func()) {
+func (o opens) try(s *Server) (end func()) {
 	o.t.Helper()
 	req, err := o.request(s)
 	if err != nil {
@@ -112,7 +112,7 @@ func (o opens) try(s *server) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.t.Cleanup(cancel)
-	a, err := streaming.Do(req.WithContext(ctx))
+	a, err := Streaming.Do(req.WithContext(ctx))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (o opens) try(s *server) (end func()) {
 	return nil
 }
 
-func (o opens) must(s *server) (end func()) {
+func (o opens) must(s *Server) (end func()) {
 	o.t.Helper()
 	if end = o.try(s); end == nil {
 		o.t.Fatal("a stream is refused")
@@ -137,7 +137,7 @@ func (o opens) must(s *server) (end func()) {
 }
 
 // becomes tries until a stream opens, which stays, or is refused.
-func (o opens) becomes(s *server, open bool) {
+func (o opens) becomes(s *Server, open bool) {
 	o.t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		end := o.try(s)

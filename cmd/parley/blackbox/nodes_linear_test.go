@@ -23,34 +23,34 @@ func (w *recordedServer) goesOn(made, n int) bool {
 
 // next is where the next request goes. The function reports later whether that node was
 // struck meanwhile, so that connections to it may break.
-func (w *recordedServer) next() (*server, func() bool) {
+func (w *recordedServer) next() (*Server, func() bool) {
 	if w.direct == nil {
 		return w.s, func() bool { return false }
 	}
-	return w.direct.anyNode()
+	return w.direct.AnyNode()
 }
 
-// anyNode is one of the nodes, for a single request. The function reports later whether it was
+// AnyNode is one of the nodes, for a single request. The function reports later whether it was
 // struck meanwhile.
-func (n *nodes) anyNode() (*server, func() bool) {
+func (n *Nodes) AnyNode() (*Server, func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := anyOf(n.all)
+	s := AnyOf(n.All)
 	before := n.struck[s]
-	return &server{base: s.base}, func() bool {
+	return &Server{Base: s.Base}, func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return before%2 == 1 || n.struck[s] != before
 	}
 }
 
-// strike harms a node for a while.
-func (n *nodes) strike(s *server, harm, repair func() error, while func()) error {
+// Strike harms a node for a while.
+func (n *Nodes) Strike(s *Server, harm, repair func() error, while func()) error {
 	count := func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.struck == nil {
-			n.struck = map[*server]int{}
+			n.struck = map[*Server]int{}
 		}
 		n.struck[s]++
 	}
@@ -63,30 +63,30 @@ func (n *nodes) strike(s *server, harm, repair func() error, while func()) error
 	return repair()
 }
 
-// strikeKilled kills a node, and starts it again after a while.
-func (n *nodes) strikeKilled(s *server, while func()) error {
-	return n.strike(s, func() error { s.kill(); return nil }, s.again, while)
+// StrikeKilled kills a node, and starts it again after a while.
+func (n *Nodes) StrikeKilled(s *Server, while func()) error {
+	return n.Strike(s, func() error { s.Kill(); return nil }, s.Again, while)
 }
 
 // strikeHalted halts the process of a node, and lets it go on after a while. Its connections
 // stay open meanwhile, and what it answers later must be right too.
-func (n *nodes) strikeHalted(s *server, while func()) error {
+func (n *Nodes) strikeHalted(s *Server, while func()) error {
 	signal := func(of syscall.Signal) func() error {
-		return func() error { return s.cmd.Process.Signal(of) }
+		return func() error { return s.Cmd.Process.Signal(of) }
 	}
-	return n.strike(s, signal(syscall.SIGSTOP), signal(syscall.SIGCONT), while)
+	return n.Strike(s, signal(syscall.SIGSTOP), signal(syscall.SIGCONT), while)
 }
 
-// roles waits for a leader, and returns it and a follower.
-func (n *nodes) roles(t testing.TB) (leader, follower *server) {
+// Roles waits for a leader, and returns it and a follower.
+func (n *Nodes) Roles(t testing.TB) (leader, follower *Server) {
 	t.Helper()
-	eventually(t, "a node leads", func() bool {
-		leader = n.leader()
+	Eventually(t, "a node leads", func() bool {
+		leader = n.Leader()
 		return leader != nil
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return leader, anyOf(slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == leader }))
+	return leader, AnyOf(slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader }))
 }
 
 // throughStrike strikes nodes while clients run: in turn it kills the leader, halts the
@@ -94,7 +94,7 @@ func (n *nodes) roles(t testing.TB) (leader, follower *server) {
 // while no majority is left. It ends when all nodes are ready and all clients are done.
 func (w *recordedServer) throughStrike(run func()) {
 	n, done := w.direct, make(chan struct{})
-	leader, follower := n.roles(w.t)
+	leader, follower := n.Roles(w.t)
 	w.apart.Store(true)
 	go func() {
 		defer close(done)
@@ -104,11 +104,11 @@ func (w *recordedServer) throughStrike(run func()) {
 	time.Sleep(time.Duration(100+rand.IntN(200)) * time.Millisecond)
 	last := func() { time.Sleep(time.Duration(600+rand.IntN(600)) * time.Millisecond) }
 	strikes := []func() error{
-		func() error { return n.strikeKilled(leader, last) },
+		func() error { return n.StrikeKilled(leader, last) },
 		func() error { return n.strikeHalted(leader, last) },
-		func() error { return n.strikeKilled(follower, last) },
+		func() error { return n.StrikeKilled(follower, last) },
 		func() error {
-			return n.strikeKilled(leader, func() {
+			return n.StrikeKilled(leader, func() {
 				if err := n.strikeHalted(follower, last); err != nil {
 					w.t.Error(err)
 				}
@@ -119,7 +119,7 @@ func (w *recordedServer) throughStrike(run func()) {
 		w.t.Error(err)
 	}
 	w.tally.kills++
-	n.ready(w.t)
+	n.Ready(w.t)
 	w.t.Logf("strike %d took %v", w.tally.kills, time.Since(began).Round(time.Millisecond))
 	w.apart.Store(false)
 	<-done

@@ -28,9 +28,9 @@ type clusterStatus struct {
 	}
 }
 
-func (s *server) clusterStatus(t testing.TB) (status clusterStatus) {
+func (s *Server) clusterStatus(t testing.TB) (status clusterStatus) {
 	t.Helper()
-	said, err := s.operate("cluster", "status", "--json")
+	said, err := s.Operate("cluster", "status", "--json")
 	if err == nil {
 		err = json.Unmarshal([]byte(said), &status)
 	}
@@ -41,7 +41,7 @@ func (s *server) clusterStatus(t testing.TB) (status clusterStatus) {
 }
 
 // eventuallyStatus waits until the cluster is as wanted.
-func (s *server) eventuallyStatus(t testing.TB, what string, met func(clusterStatus) bool) {
+func (s *Server) eventuallyStatus(t testing.TB, what string, met func(clusterStatus) bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		status := s.clusterStatus(t)
@@ -71,19 +71,19 @@ func (c clusterStatus) voters() int { return len(c.Groups[0].Voters) }
 // disk. Every node has every message, and logs what became of the members.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	s := n.server()
-	one, other := pair(t, s)
+	n := StartNodes(t, 3)
+	s := n.Server()
+	one, other := Pair(t, s)
 	sent := 0
 	send := func() {
 		t.Helper()
 		for range 20 {
 			sent++
-			one.send(other)
+			one.Send(other)
 		}
 	}
 	send()
-	if err := n.add(3); err != nil {
+	if err := n.Add(3); err != nil {
 		t.Fatal(err)
 	}
 	s.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
@@ -93,9 +93,9 @@ func TestMembersChange(t *testing.T) {
 	oneAddressOneNode(t, n)
 	replaceLost(t, n, 3)
 	send()
-	n.ready(t)
+	n.Ready(t)
 	for i := range 4 { // every node shows every message
-		if rows := other.on(n.node(i)).everything(); len(rows) != sent {
+		if rows := other.On(n.Node(i)).Everything(); len(rows) != sent {
 			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
 		}
 	}
@@ -104,17 +104,17 @@ func TestMembersChange(t *testing.T) {
 
 // logsMembers checks what the nodes logged about the members of TestMembersChange: each change
 // once, and never a token.
-func logsMembers(t *testing.T, n *nodes) {
+func logsMembers(t *testing.T, n *Nodes) {
 	t.Helper()
-	token, err := n.node(0).operate("cluster", "token")
-	must(t, err)
+	token, err := n.Node(0).Operate("cluster", "token")
+	Must(t, err)
 	want := []string{
 		"a node was added to the cluster: d", "a node of the cluster became a voter: d",
 		"a node was added to the cluster: e", "a node of the cluster became a voter: e", "a node was removed from the cluster: e",
 		"a node was added to the cluster: d2", "a node of the cluster became a voter: d2", "a node of the cluster was replaced: d by_name=d2",
 	}
 	for i := range 3 {
-		said := n.node(i).log.text()
+		said := n.Node(i).Log.Text()
 		var got []string
 		for _, line := range loggedChange.FindAllStringSubmatch(said, -1) {
 			got = append(got, line[1]+": "+line[2]+line[3])
@@ -124,7 +124,7 @@ func logsMembers(t *testing.T, n *nodes) {
 		}
 		tokens := []int{strings.Count(said, "INF a join token was issued"), strings.Count(said, "replaces=")}
 		if i > 0 && tokens[0] > 0 || i == 0 && !slices.Equal(tokens, []int{7, 1}) { // b, c, d, e, f, d2, and that of this function
-			t.Errorf("node %d logs that it issued %v join tokens\n%s", i, tokens, n.node(i).log.tail())
+			t.Errorf("node %d logs that it issued %v join tokens\n%s", i, tokens, n.Node(i).Log.Tail())
 		}
 		if strings.Contains(said, strings.TrimSpace(token)) {
 			t.Errorf("node %d logs a join token", i)
@@ -136,20 +136,20 @@ func logsMembers(t *testing.T, n *nodes) {
 var loggedChange = regexp.MustCompile(`INF (a node .*) node=[0-9a-f]{16} name=([de]2?) address=127\.0\.0\.1:[0-9]+(?: by=[0-9a-f]{16}( by_name=d2))?\n`)
 
 // oneTokenOneNode has a node join and leave again: another one is not admitted with its token.
-func oneTokenOneNode(t *testing.T, n *nodes) {
+func oneTokenOneNode(t *testing.T, n *Nodes) {
 	t.Helper()
-	s := n.server()
-	token, err := s.operate("cluster", "token")
+	s := n.Server()
+	token, err := s.Operate("cluster", "token")
 	if err != nil {
 		t.Fatal(token, err)
 	}
 	for i, want := range []bool{true, false} {
-		at, err := unusedAddress()
+		at, err := UnusedAddress()
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &server{dir: t.TempDir(), flags: append([]string{"--node-name", "e", "--cluster-listen", at, "--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}, n.flags...)}
-		_, err = e.launched("127.0.0.1:0")
+		e := &Server{Dir: t.TempDir(), Flags: append([]string{"--node-name", "e", "--cluster-listen", at, "--join", s.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}, n.Flags...)}
+		_, err = e.Launched("127.0.0.1:0")
 		if (err == nil) != want {
 			t.Fatalf("try %d with one token: %v", i+1, err)
 		}
@@ -157,28 +157,28 @@ func oneTokenOneNode(t *testing.T, n *nodes) {
 			continue
 		}
 		s.eventuallyStatus(t, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
-		e.kill()
-		if said, err := s.operate("cluster", "remove", "e"); err != nil {
+		e.Kill()
+		if said, err := s.Operate("cluster", "remove", "e"); err != nil {
 			t.Fatal(said, err)
 		}
 	}
-	if said, err := s.operate("cluster", "remove", "e"); err == nil {
+	if said, err := s.Operate("cluster", "remove", "e"); err == nil {
 		t.Errorf("a node is removed twice: %s", said)
 	}
 }
 
 // oneAddressOneNode has a node join with the address of another one: it is not admitted.
-func oneAddressOneNode(t *testing.T, n *nodes) {
+func oneAddressOneNode(t *testing.T, n *Nodes) {
 	t.Helper()
-	s := n.server()
-	token, err := s.operate("cluster", "token")
-	must(t, err)
-	at, err := unusedAddress()
-	must(t, err)
-	said := fails(t, t.TempDir(), append([]string{
-		"--node-name", "f", "--cluster-listen", at, "--cluster-advertise", n.node(1).flag("--cluster-listen"),
-		"--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token),
-	}, n.flags...)...)
+	s := n.Server()
+	token, err := s.Operate("cluster", "token")
+	Must(t, err)
+	at, err := UnusedAddress()
+	Must(t, err)
+	said := Fails(t, t.TempDir(), append([]string{
+		"--node-name", "f", "--cluster-listen", at, "--cluster-advertise", n.Node(1).Flag("--cluster-listen"),
+		"--join", s.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token),
+	}, n.Flags...)...)
 	if !strings.Contains(said, "has this address already") {
 		t.Errorf("it does not say why it is not admitted:\n%s", said)
 	}
@@ -188,24 +188,24 @@ func oneAddressOneNode(t *testing.T, n *nodes) {
 }
 
 // replaceLost has a new node take the place of one that lost its disk.
-func replaceLost(t *testing.T, n *nodes, i int) {
+func replaceLost(t *testing.T, n *Nodes, i int) {
 	t.Helper()
-	lost, other := n.node(i), n.node((i+1)%len(n.all))
-	lost.kill()
-	must(t, os.RemoveAll(lost.dir))
-	former := lost.flag("--node-name")
-	token, err := other.operate("cluster", "replace", former)
+	lost, other := n.Node(i), n.Node((i+1)%len(n.All))
+	lost.Kill()
+	Must(t, os.RemoveAll(lost.Dir))
+	former := lost.Flag("--node-name")
+	token, err := other.Operate("cluster", "replace", former)
 	if err != nil {
 		t.Fatal(token, err)
 	}
-	lost.flags = slices.Clone(lost.flags)
-	lost.flags[1] = former + "2"
-	lost.joins = []string{"--join", other.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
-	if _, err := lost.launched(lost.addr); err != nil {
+	lost.Flags = slices.Clone(lost.Flags)
+	lost.Flags[1] = former + "2"
+	lost.Joins = []string{"--join", other.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	if _, err := lost.Launched(lost.Addr); err != nil {
 		t.Fatal(err)
 	}
 	other.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
-		return c.voters() == len(n.all) && c.state(former) == "" && c.state(former+"2") == "ready"
+		return c.voters() == len(n.All) && c.state(former) == "" && c.state(former+"2") == "ready"
 	})
 }
 
@@ -213,23 +213,23 @@ func replaceLost(t *testing.T, n *nodes, i int) {
 // it names them, once. Nodes with the same settings say nothing.
 func TestSettingsAreCompared(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3, "--quota", "tier1.agents=5", "--quota", "tier1.groups=3")
-	n.ready(t)
+	n := StartNodes(t, 3, "--quota", "tier1.agents=5", "--quota", "tier1.groups=3")
+	n.Ready(t)
 	const warning = "WRN settings differ"
 	for i := range 3 {
-		if said := n.node(i).log.text(); strings.Contains(said, warning) {
+		if said := n.Node(i).Log.Text(); strings.Contains(said, warning) {
 			t.Errorf("node %d warns of its settings:\n%s", i, said)
 		}
 	}
-	other := n.follower()
-	must(t, other.drain(15*time.Second))
-	other.flags = append(slices.Clone(other.flags), "--brand", "other", "--quota", "tier1.groups=4", "--rate", "writes=600")
-	must(t, other.again())
-	eventually(t, "a warning names what differs", func() bool {
-		return strings.Contains(other.log.text(), warning+` from those of the leader, and should be the same on all nodes settings="--brand --quota --rate"`)
+	other := n.Follower()
+	Must(t, other.Drain(15*time.Second))
+	other.Flags = append(slices.Clone(other.Flags), "--brand", "other", "--quota", "tier1.groups=4", "--rate", "writes=600")
+	Must(t, other.Again())
+	Eventually(t, "a warning names what differs", func() bool {
+		return strings.Contains(other.Log.Text(), warning+` from those of the leader, and should be the same on all nodes settings="--brand --quota --rate"`)
 	})
-	n.ready(t)
-	if said := other.log.text(); strings.Count(said, warning) != 1 {
+	n.Ready(t)
+	if said := other.Log.Text(); strings.Count(said, warning) != 1 {
 		t.Errorf("not one warning:\n%s", said)
 	}
 }
@@ -238,16 +238,16 @@ func TestSettingsAreCompared(t *testing.T) {
 // end, so that their clients ask a node that has news.
 func TestRemovedNodeEndsWaiting(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	_, other := pair(t, n.server())
-	n.ready(t)
-	removed, stays := n.follower(), n.leader()
-	reader := other.on(removed)
-	st, elsewhere := reader.stream(""), other.on(stays).stream("")
-	waited := make(chan *answer, 1)
-	go func() { waited <- reader.get(reader.path("/wait?timeout_ms=60000")) }()
+	n := StartNodes(t, 3)
+	_, other := Pair(t, n.Server())
+	n.Ready(t)
+	removed, stays := n.Follower(), n.Leader()
+	reader := other.On(removed)
+	st, elsewhere := reader.Stream(""), other.On(stays).Stream("")
+	waited := make(chan *Answer, 1)
+	go func() { waited <- reader.Get(reader.Path("/wait?timeout_ms=60000")) }()
 	time.Sleep(500 * time.Millisecond) // the wait has begun
-	if said, err := stays.operate("cluster", "remove", removed.flag("--node-name")); err != nil {
+	if said, err := stays.Operate("cluster", "remove", removed.Flag("--node-name")); err != nil {
 		t.Fatal(said, err)
 	}
 	began := time.Now()
@@ -256,8 +256,8 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 	}
 	select {
 	case a := <-waited:
-		if a.status != 200 || time.Since(began) < time.Second {
-			t.Errorf("the wait was answered %d %s after %v", a.status, a.raw, time.Since(began))
+		if a.Status != 200 || time.Since(began) < time.Second {
+			t.Errorf("the wait was answered %d %s after %v", a.Status, a.Raw, time.Since(began))
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("the request still waits on the removed node")
@@ -269,11 +269,11 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 }
 
 // endsWithin reads the events of a stream, and reports whether it ends in time.
-func (st *stream) endsWithin(patience time.Duration) bool {
+func (st *Stream) endsWithin(patience time.Duration) bool {
 	late := time.After(patience)
 	for {
 		select {
-		case _, open := <-st.events:
+		case _, open := <-st.Events:
 			if !open {
 				return true
 			}
@@ -287,95 +287,95 @@ func (st *stream) endsWithin(patience time.Duration) bool {
 // to take part, because others count on what it acknowledged since.
 func TestOlderCopy(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	s := n.server()
-	one, other := pair(t, s)
-	one.send(other)
-	victim := n.follower()
-	if err := victim.drain(15 * time.Second); err != nil {
+	n := StartNodes(t, 3)
+	s := n.Server()
+	one, other := Pair(t, s)
+	one.Send(other)
+	victim := n.Follower()
+	if err := victim.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	older := filepath.Join(t.TempDir(), "older")
-	if said, err := exec.Command("cp", "-a", victim.dir, older).CombinedOutput(); err != nil {
+	if said, err := exec.Command("cp", "-a", victim.Dir, older).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	if err := victim.again(); err != nil {
+	if err := victim.Again(); err != nil {
 		t.Fatal(err)
 	}
-	n.ready(t)
+	n.Ready(t)
 	for range 20 {
-		one.send(other)
+		one.Send(other)
 	}
-	if err := victim.drain(15 * time.Second); err != nil {
+	if err := victim.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	newest := victim.dir + ".newest"
-	if err := os.Rename(victim.dir, newest); err != nil {
+	newest := victim.Dir + ".newest"
+	if err := os.Rename(victim.Dir, newest); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(older, victim.dir); err != nil {
+	if err := os.Rename(older, victim.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if said := fails(t, victim.dir, victim.flags...); !strings.Contains(said, "older copy") {
+	if said := Fails(t, victim.Dir, victim.Flags...); !strings.Contains(said, "older copy") {
 		t.Errorf("it does not say why:\n%s", said)
 	}
-	if err := os.RemoveAll(victim.dir); err != nil {
+	if err := os.RemoveAll(victim.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(newest, victim.dir); err != nil { // the control: the right one is taken
+	if err := os.Rename(newest, victim.Dir); err != nil { // the control: the right one is taken
 		t.Fatal(err)
 	}
-	if err := victim.again(); err != nil {
+	if err := victim.Again(); err != nil {
 		t.Fatal(err)
 	}
-	n.ready(t)
+	n.Ready(t)
 }
 
 // TestConvertedDirectory makes the directory of a single server the first node of a cluster:
 // everything in it is on the nodes that join.
 func TestConvertedDirectory(t *testing.T) {
-	oneServerOnly(t, "it starts nodes itself")
+	OneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
-	single := start(t)
-	one, other := pair(t, single)
+	single := Start(t)
+	one, other := Pair(t, single)
 	for range 50 {
-		one.send(other)
+		one.Send(other)
 	}
-	before := ids(other.everything())
-	if err := single.drain(15 * time.Second); err != nil {
+	before := IDs(other.Everything())
+	if err := single.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.Rename(single.dir, filepath.Join(dir, "a")); err != nil {
+	if err := os.Rename(single.Dir, filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	n, err := openNodes(dir, 2, "--base-url", single.base)
+	n, err := OpenNodes(dir, 2, "--base-url", single.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.stop(); err != nil {
+		if err := n.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	reader := other.on(n.node(1))
-	if after := ids(reader.everything()); !slices.Equal(before, after) {
+	reader := other.On(n.Node(1))
+	if after := IDs(reader.Everything()); !slices.Equal(before, after) {
 		t.Errorf("the inbox had %d messages, the node that joined shows %d, or others", len(before), len(after))
 	}
-	one.on(n.node(1)).send(reader)
-	if n := len(reader.everything()); n != len(before)+1 {
+	one.On(n.Node(1)).Send(reader)
+	if n := len(reader.Everything()); n != len(before)+1 {
 		t.Errorf("after another message there are %d", n)
 	}
 	for i := range 2 { // one has commits from before it was a node
-		must(t, n.node(i).drain(15*time.Second))
-		succeeds(t, "verify", "--data", n.node(i).dir)
-		reportsLostWitness(t, n.node(i).dir, "journal", "witness")
-		must(t, n.node(i).again())
+		Must(t, n.Node(i).Drain(15*time.Second))
+		Succeeds(t, "verify", "--data", n.Node(i).Dir)
+		reportsLostWitness(t, n.Node(i).Dir, "journal", "witness")
+		Must(t, n.Node(i).Again())
 	}
-	n.ready(t)
+	n.Ready(t)
 	for _, data := range []string{"backup", "quarantine"} { // nothing writes beside the cluster
-		args := map[string][]string{"backup": {"backup", "--to", t.TempDir(), "--data", n.node(0).dir}, "quarantine": {"quarantine", "drop", "x", "--data", n.node(0).dir}}[data]
-		if said, err := execute(args...); err == nil {
+		args := map[string][]string{"backup": {"backup", "--to", t.TempDir(), "--data", n.Node(0).Dir}, "quarantine": {"quarantine", "drop", "x", "--data", n.Node(0).Dir}}[data]
+		if said, err := Execute(args...); err == nil {
 			t.Errorf("%s opens the directory of a node: %s", data, said)
 		}
 	}
@@ -384,26 +384,26 @@ func TestConvertedDirectory(t *testing.T) {
 // TestClusterFromBackup begins a new cluster with the restored backup of a node of another one.
 func TestClusterFromBackup(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 2)
-	one, other := pair(t, n.server())
+	n := StartNodes(t, 2)
+	one, other := Pair(t, n.Server())
 	for range 10 {
-		one.send(other)
+		one.Send(other)
 	}
 	to, dir := filepath.Join(t.TempDir(), "backup"), t.TempDir()
-	if said, err := n.node(1).operate("backup", "--to", to); err != nil {
+	if said, err := n.Node(1).Operate("backup", "--to", to); err != nil {
 		t.Fatal(said, err)
 	}
-	succeeds(t, "restore", "--from", to, "--data", filepath.Join(dir, "a"))
-	again, err := openNodes(dir, 2, "--base-url", n.server().base)
+	Succeeds(t, "restore", "--from", to, "--data", filepath.Join(dir, "a"))
+	again, err := OpenNodes(dir, 2, "--base-url", n.Server().Base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := again.stop(); err != nil {
+		if err := again.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if rows := other.on(again.node(1)).everything(); len(rows) != 10 {
+	if rows := other.On(again.Node(1)).Everything(); len(rows) != 10 {
 		t.Errorf("the new cluster has %d of 10 messages", len(rows))
 	}
 }
@@ -412,34 +412,34 @@ func TestClusterFromBackup(t *testing.T) {
 // with the same token, makes it a member, and it is one member.
 func TestKilledWhileJoining(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 1)
-	n.ready(t)
-	token, err := n.node(0).operate("cluster", "token")
-	must(t, err)
-	at, err := localPlace(t.TempDir())(1)
-	must(t, err)
-	s := &server{dir: at.dir, flags: append([]string{"--node-name", "b", "--cluster-listen", at.cluster, "--admin-listen", at.admin}, n.flags...)}
-	joins := []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
-	s.joins = joins
-	must(t, s.begin(at.listen))
-	knows := filepath.Join(at.dir, "cluster", "node.json")
-	eventually(t, "it is admitted", func() bool { _, err := os.Stat(knows); return err == nil })
-	s.kill()
-	must(t, os.Remove(knows)) // it is written last
-	written, err := os.ReadDir(at.dir)
-	must(t, err)
+	n := StartNodes(t, 1)
+	n.Ready(t)
+	token, err := n.Node(0).Operate("cluster", "token")
+	Must(t, err)
+	at, err := LocalPlace(t.TempDir())(1)
+	Must(t, err)
+	s := &Server{Dir: at.Dir, Flags: append([]string{"--node-name", "b", "--cluster-listen", at.Cluster, "--admin-listen", at.Admin}, n.Flags...)}
+	joins := []string{"--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	s.Joins = joins
+	Must(t, s.Begin(at.Listen))
+	knows := filepath.Join(at.Dir, "cluster", "node.json")
+	Eventually(t, "it is admitted", func() bool { _, err := os.Stat(knows); return err == nil })
+	s.Kill()
+	Must(t, os.Remove(knows)) // it is written last
+	written, err := os.ReadDir(at.Dir)
+	Must(t, err)
 	for _, f := range written {
 		if f.Name() != "cluster" && f.Name() != "master.key" { // what comes after it
-			must(t, os.RemoveAll(filepath.Join(at.dir, f.Name())))
+			Must(t, os.RemoveAll(filepath.Join(at.Dir, f.Name())))
 		}
 	}
-	s.joins = joins
-	if _, err := s.launched(at.listen); err != nil {
+	s.Joins = joins
+	if _, err := s.Launched(at.Listen); err != nil {
 		t.Fatal(err)
 	}
-	n.consistsOf(append(n.all, s)...)
-	n.ready(t)
-	if members := len(n.node(0).clusterStatus(t).Nodes); members != 2 {
+	n.ConsistsOf(append(n.All, s)...)
+	n.Ready(t)
+	if members := len(n.Node(0).clusterStatus(t).Nodes); members != 2 {
 		t.Errorf("%d members", members)
 	}
 }

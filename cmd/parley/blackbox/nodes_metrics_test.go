@@ -12,9 +12,9 @@ import (
 // metrics are those of a node at one instant, by their names with labels.
 type metrics map[string]float64
 
-func (s *server) metrics(t testing.TB) metrics {
+func (s *Server) metrics(t testing.TB) metrics {
 	t.Helper()
-	resp, err := client.Get("http://" + s.flag("--admin-listen") + "/metrics")
+	resp, err := Client.Get("http://" + s.Flag("--admin-listen") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (m metrics) forwarded(outcome string) float64 {
 
 // eventuallyMetrics waits until the metrics of some nodes are as wanted: met returns what they
 // lack.
-func eventuallyMetrics(t *testing.T, of []*server, met func([]metrics) string) (all []metrics) {
+func eventuallyMetrics(t *testing.T, of []*Server, met func([]metrics) string) (all []metrics) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		all = all[:0]
@@ -88,7 +88,7 @@ func agree(all []metrics, members int) string {
 }
 
 // checkWorked checks the metrics of nodes that had work, and have none now.
-func checkWorked(t *testing.T, nodes []*server, ids map[*server]string, all []metrics) {
+func checkWorked(t *testing.T, nodes []*Server, ids map[*Server]string, all []metrics) {
 	t.Helper()
 	answered := 0.0
 	for i, m := range all {
@@ -123,20 +123,20 @@ func checkWorked(t *testing.T, nodes []*server, ids map[*server]string, all []me
 // TestNodesMetrics reads the metrics of a cluster with all nodes, while one is down, and when
 // it is back.
 func TestNodesMetrics(t *testing.T) {
-	n := startNodes(t, 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n := StartNodes(t, 3)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	w.runClients(nil, clientCounts{12, 3, 0}, 500*time.Millisecond, func() {})
-	ids := map[*server]string{}
-	for _, one := range n.all[0].clusterStatus(t).Nodes {
-		for _, s := range n.all {
-			if s.flag("--node-name") == one.Name {
+	ids := map[*Server]string{}
+	for _, one := range n.All[0].clusterStatus(t).Nodes {
+		for _, s := range n.All {
+			if s.Flag("--node-name") == one.Name {
 				ids[s] = one.ID
 			}
 		}
 	}
-	up := func(nodes []*server, all []metrics, down *server) string {
+	up := func(nodes []*Server, all []metrics, down *Server) string {
 		for i, s := range nodes {
-			for _, peer := range n.all {
+			for _, peer := range n.All {
 				up, known := all[i].link("up", ids[peer])
 				if known != (peer != s) || known && (up == 1) != (peer != down) {
 					return fmt.Sprintf("the link of node %s to node %s is %v", ids[s], ids[peer], up)
@@ -145,23 +145,23 @@ func TestNodesMetrics(t *testing.T) {
 		}
 		return ""
 	}
-	all := eventuallyMetrics(t, n.all, func(all []metrics) string { return agree(all, 3) + up(n.all, all, nil) })
-	checkWorked(t, n.all, ids, all)
+	all := eventuallyMetrics(t, n.All, func(all []metrics) string { return agree(all, 3) + up(n.All, all, nil) })
+	checkWorked(t, n.All, ids, all)
 
-	victim := n.follower()
-	var others []*server
-	for _, s := range n.all {
+	victim := n.Follower()
+	var others []*Server
+	for _, s := range n.All {
 		if s != victim {
 			others = append(others, s)
 		}
 	}
-	victim.kill()
+	victim.Kill()
 	eventuallyMetrics(t, others, func(all []metrics) string { return agree(all, 3) + up(others, all, victim) })
-	if err := victim.again(); err != nil {
+	if err := victim.Again(); err != nil {
 		t.Fatal(err)
 	}
-	back := eventuallyMetrics(t, n.all, func(all []metrics) string { return agree(all, 3) + up(n.all, all, nil) })
-	for i, s := range n.all {
+	back := eventuallyMetrics(t, n.All, func(all []metrics) string { return agree(all, 3) + up(n.All, all, nil) })
+	for i, s := range n.All {
 		if s != victim && back[i].of("leaderships_total") < all[i].of("leaderships_total") {
 			t.Errorf("node %d: the leaderships went from %v to %v", i, all[i].of("leaderships_total"), back[i].of("leaderships_total"))
 		}
@@ -170,12 +170,12 @@ func TestNodesMetrics(t *testing.T) {
 
 // TestAloneWithoutClusterMetrics: a server on its own has none.
 func TestAloneWithoutClusterMetrics(t *testing.T) {
-	oneServerOnly(t, "it judges a server on its own")
-	admin, err := unusedAddress()
+	OneServerOnly(t, "it judges a server on its own")
+	admin, err := UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, "--admin-listen", admin)
+	s := Start(t, "--admin-listen", admin)
 	m := s.metrics(t)
 	for name := range m {
 		if strings.HasPrefix(name, "parley_cluster_") {

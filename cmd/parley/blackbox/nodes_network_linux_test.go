@@ -50,25 +50,25 @@ var partitions = []struct {
 // can talk, messages go on.
 func TestPartitions(t *testing.T) {
 	network := newNetwork(t, 3)
-	n := startNodesAt(t, network.place, 3)
-	n.heed(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n := StartNodesAt(t, network.place, 3)
+	n.Heed(t)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	for round := range *nodesPartitions {
 		for _, fault := range partitions {
-			leader := n.leader()
+			leader := n.Leader()
 			at := n.numberOf(leader)
 			others := [2]int{(at + 1) % 3, (at + 2) % 3}
 			w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
 				fault.cut(network, at, others)
 				if fault.alone {
-					n.avoid(leader, true) // its health check fails
+					n.Avoid(leader, true) // its health check fails
 				}
 				t.Logf("%s: first 201 after %v", fault.name, w.firstSend().Round(time.Millisecond))
 				time.Sleep(2 * time.Second)
 				network.heal()
 			})
-			n.ready(t)
+			n.Ready(t)
 			w.repeatUnanswered()
 			w.readAll(listeners, round == *nodesPartitions-1)
 			w.check()
@@ -82,38 +82,38 @@ func TestPartitions(t *testing.T) {
 // as soon as they can talk again.
 func TestNoMajority(t *testing.T) {
 	network := newNetwork(t, 3)
-	n := startNodesAt(t, network.place, 3)
-	s := n.server()
-	one, other := pair(t, s)
-	one.send(other)
-	before := len(other.everything())
+	n := StartNodesAt(t, network.place, 3)
+	s := n.Server()
+	one, other := Pair(t, s)
+	one.Send(other)
+	before := len(other.Everything())
 	for _, pair := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 		network.split(pair[0], pair[1])
 	}
 	time.Sleep(1500 * time.Millisecond)
-	answers := concurrently(6, func(i int) *answer {
-		direct := n.node(i / 2)
+	answers := Concurrently(6, func(i int) *Answer {
+		direct := n.Node(i / 2)
 		if i%2 == 0 {
-			return direct.call(t, other.token, "GET", other.path("/messages"), nil)
+			return direct.Call(t, other.Token, "GET", other.Path("/messages"), nil)
 		}
-		return direct.call(t, one.token, "POST", "/messages", obj{
-			"to_agent_id": other.id, "type": "svc.v1.dm", "encrypted_payload": b64([]byte("x")), "self_encrypted_payload": b64([]byte("x")),
-		}, "X-Svc-Agent", one.id)
+		return direct.Call(t, one.Token, "POST", "/messages", obj{
+			"to_agent_id": other.ID, "type": "svc.v1.dm", "encrypted_payload": B64([]byte("x")), "self_encrypted_payload": B64([]byte("x")),
+		}, "X-Svc-Agent", one.ID)
 	})
 	for _, a := range answers {
-		if a.status != 503 {
-			a.errorf("a node without a majority answers")
+		if a.Status != 503 {
+			a.Errorf("a node without a majority answers")
 		}
 	}
-	if slices.ContainsFunc(n.all, func(s *server) bool { return s.call(t, "", "GET", "/readyz", nil).status == 200 }) {
+	if slices.ContainsFunc(n.All, func(s *Server) bool { return s.Call(t, "", "GET", "/readyz", nil).Status == 200 }) {
 		t.Error("a node without a majority is ready")
 	}
 	network.heal()
 	began := time.Now()
-	n.ready(t)
+	n.Ready(t)
 	t.Logf("all nodes are ready %v after the network is whole again", time.Since(began).Round(time.Millisecond))
-	one.send(other)
-	if rows := len(other.everything()); rows < before+1 {
+	one.Send(other)
+	if rows := len(other.Everything()); rows < before+1 {
 		t.Errorf("the inbox had %d messages, and has %d", before, rows)
 	}
 }

@@ -21,20 +21,20 @@ var (
 )
 
 // fail ends all nodes at once, as a power failure does.
-func (n *nodes) fail() {
+func (n *Nodes) fail() {
 	var ending sync.WaitGroup
-	for _, s := range n.all {
-		ending.Go(s.kill)
+	for _, s := range n.All {
+		ending.Go(s.Kill)
 	}
 	ending.Wait()
 }
 
 // recoverAll starts all nodes at once, and returns when each listens.
-func (n *nodes) recoverAll() error {
+func (n *Nodes) recoverAll() error {
 	var starting sync.WaitGroup
-	failed := make([]error, len(n.all))
-	for i, s := range n.all {
-		starting.Go(func() { failed[i] = s.again() })
+	failed := make([]error, len(n.All))
+	for i, s := range n.All {
+		starting.Go(func() { failed[i] = s.Again() })
 	}
 	starting.Wait()
 	return errors.Join(failed...)
@@ -45,31 +45,31 @@ func (n *nodes) recoverAll() error {
 // starts all the same.
 func TestAllReplaced(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	one, other := pair(t, n.server())
-	one.send(other)
-	for i := range n.all {
+	n := StartNodes(t, 3)
+	one, other := Pair(t, n.Server())
+	one.Send(other)
+	for i := range n.All {
 		replaceLost(t, n, i)
-		one.on(n.node((i + 1) % 3)).send(other)
+		one.On(n.Node((i + 1) % 3)).Send(other)
 	}
-	n.ready(t)
+	n.Ready(t)
 	n.fail()
-	must(t, n.recoverAll())
-	n.ready(t)
-	for i := range n.all {
-		if rows := other.on(n.node(i)).everything(); len(rows) != 4 {
+	Must(t, n.recoverAll())
+	n.Ready(t)
+	for i := range n.All {
+		if rows := other.On(n.Node(i)).Everything(); len(rows) != 4 {
 			t.Errorf("node %d shows %d of 4 messages", i, len(rows))
 		}
 	}
 }
 
 // image copies the directory of a node that runs, as a snapshot of a virtual machine does.
-func (s *server) image(t *testing.T) (dir string) {
+func (s *Server) image(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "older")
-	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-	said, err := exec.Command("cp", "-a", s.dir, dir).CombinedOutput()
-	must(t, errors.Join(err, s.cmd.Process.Signal(syscall.SIGCONT)))
+	Must(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
+	said, err := exec.Command("cp", "-a", s.Dir, dir).CombinedOutput()
+	Must(t, errors.Join(err, s.Cmd.Process.Signal(syscall.SIGCONT)))
 	if err != nil {
 		t.Fatalf("%s", said)
 	}
@@ -77,25 +77,25 @@ func (s *server) image(t *testing.T) (dir string) {
 }
 
 // putBack has a node that has ended start from an image. It returns the way back.
-func (s *server) putBack(t *testing.T, image string) (undo func()) {
+func (s *Server) putBack(t *testing.T, image string) (undo func()) {
 	t.Helper()
-	newest := s.dir + ".newest"
-	must(t, os.Rename(s.dir, newest))
-	must(t, exec.Command("cp", "-a", image, s.dir).Run())
+	newest := s.Dir + ".newest"
+	Must(t, os.Rename(s.Dir, newest))
+	Must(t, exec.Command("cp", "-a", image, s.Dir).Run())
 	return func() {
-		must(t, os.RemoveAll(s.dir))
-		must(t, os.Rename(newest, s.dir))
+		Must(t, os.RemoveAll(s.Dir))
+		Must(t, os.Rename(newest, s.Dir))
 	}
 }
 
 // settles waits until a node that was begun either listens or has ended, which it reports.
-func (s *server) settles(t *testing.T, within time.Duration) (ended bool) {
+func (s *Server) settles(t *testing.T, within time.Duration) (ended bool) {
 	t.Helper()
 	select {
-	case addr := <-s.log.announced:
-		s.addr, s.base = addr, "http://"+addr
+	case addr := <-s.Log.Announced:
+		s.Addr, s.Base = addr, "http://"+addr
 		return false
-	case <-s.exited:
+	case <-s.Exited:
 		return true
 	case <-time.After(within):
 		return false // it waits
@@ -123,21 +123,21 @@ func newOlderCopy(number int, rng *rand.Rand) olderCopy {
 // message is lost, whether the copy is refused or not.
 func TestOlderCopies(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	one, other := pair(t, n.server())
+	n := StartNodes(t, 3)
+	one, other := Pair(t, n.Server())
 	sent, refused := 0, 0
 	for number := range *nodesOrders {
 		rng := rand.New(rand.NewPCG(*nodesSeed+uint64(number), 1))
 		o := newOlderCopy(number, rng)
-		n.ready(t)
-		victim := n.all[o.victim]
+		n.Ready(t)
+		victim := n.All[o.victim]
 		if rng.IntN(2) == 0 {
-			_, _ = victim.operate("cluster", "balance", victim.flag("--node-name"))
+			_, _ = victim.Operate("cluster", "balance", victim.Flag("--node-name"))
 		}
 		image := victim.image(t)
-		n.ready(t)
+		n.Ready(t)
 		for range o.age {
-			one.send(other)
+			one.Send(other)
 		}
 		sent += o.age
 		was := o.start(t, n, image, rng)
@@ -145,9 +145,9 @@ func TestOlderCopies(t *testing.T) {
 		if was {
 			refused++
 		}
-		n.ready(t)
-		for i := range n.all {
-			if rows := other.on(n.node(i)).everything(); len(rows) != sent {
+		n.Ready(t)
+		for i := range n.All {
+			if rows := other.On(n.Node(i)).Everything(); len(rows) != sent {
 				t.Fatalf("order %d, %+v: node %d shows %d of %d messages", number, o, i, len(rows), sent)
 			}
 		}
@@ -157,31 +157,31 @@ func TestOlderCopies(t *testing.T) {
 
 // start ends nodes, starts the victim from its image and the others as the order says, and
 // reports whether the victim refused to run. Then it gets its own directory again.
-func (o olderCopy) start(t *testing.T, n *nodes, image string, rng *rand.Rand) (refused bool) {
+func (o olderCopy) start(t *testing.T, n *Nodes, image string, rng *rand.Rand) (refused bool) {
 	t.Helper()
-	victim := n.all[o.victim]
-	for i, s := range n.all {
+	victim := n.All[o.victim]
+	for i, s := range n.All {
 		if !o.run || i == o.victim || i == o.down {
-			s.kill()
+			s.Kill()
 		}
 	}
 	undo := victim.putBack(t, image)
 	for _, i := range o.order {
 		if i != o.down && (!o.run || i == o.victim) {
-			must(t, n.all[i].begin(n.all[i].addr))
+			Must(t, n.All[i].Begin(n.All[i].Addr))
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		}
 	}
 	refused = victim.settles(t, 6*time.Second)
 	if o.down >= 0 {
-		must(t, n.all[o.down].begin(n.all[o.down].addr))
+		Must(t, n.All[o.down].Begin(n.All[o.down].Addr))
 	}
 	if refused = refused || victim.settles(t, 2*time.Second); refused {
-		if said := victim.log.text(); !strings.Contains(said, "older copy") {
+		if said := victim.Log.Text(); !strings.Contains(said, "older copy") {
 			t.Errorf("%+v: it does not say why it ends:\n%s", o, said)
 		}
 		undo()
-		must(t, victim.begin(victim.addr))
+		Must(t, victim.Begin(victim.Addr))
 	}
 	return refused
 }
@@ -196,37 +196,37 @@ func TestDivergedNode(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			frozen := when == "it was frozen"
-			n := startNodes(t, 3)
-			one, other := pair(t, n.server())
-			n.ready(t)
-			leader := n.leader()
-			rest := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == leader })
+			n := StartNodes(t, 3)
+			one, other := Pair(t, n.Server())
+			n.Ready(t)
+			leader := n.Leader()
+			rest := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })
 			away, holder := rest[0], rest[1]
-			one, other = one.on(leader), other.on(leader)
-			one.send(other)
+			one, other = one.On(leader), other.On(leader)
+			one.Send(other)
 			image := leader.image(t)
-			away.kill()
+			away.Kill()
 			var lost []string
 			for range 40 {
-				lost = append(lost, text(one.send(other), "id"))
+				lost = append(lost, Text(one.Send(other), "id"))
 			}
 			if frozen {
-				must(t, holder.cmd.Process.Signal(syscall.SIGSTOP))
+				Must(t, holder.Cmd.Process.Signal(syscall.SIGSTOP))
 			} else {
-				holder.kill()
+				holder.Kill()
 			}
-			leader.kill()
+			leader.Kill()
 			_ = leader.putBack(t, image)
-			for _, s := range []*server{leader, away} {
-				must(t, s.begin(s.addr))
+			for _, s := range []*Server{leader, away} {
+				Must(t, s.Begin(s.Addr))
 			}
-			for _, s := range []*server{leader, away} {
+			for _, s := range []*Server{leader, away} {
 				if s.settles(t, 10*time.Second) {
-					t.Fatalf("%s ends\n%s", s.flag("--node-name"), s.log.tail())
+					t.Fatalf("%s ends\n%s", s.Flag("--node-name"), s.Log.Tail())
 				}
 			}
-			eventually(t, "messages are taken again", func() bool { return one.on(away).trySend(other, nil).status == 201 })
-			if rows := other.on(away).everything(); len(rows) < 2 || len(rows) > 30 {
+			Eventually(t, "messages are taken again", func() bool { return one.On(away).TrySend(other, nil).Status == 201 })
+			if rows := other.On(away).Everything(); len(rows) < 2 || len(rows) > 30 {
 				t.Fatalf("%d messages: the test proves nothing", len(rows))
 			}
 			switch when {
@@ -234,16 +234,16 @@ func TestDivergedNode(t *testing.T) {
 				endsNobody(t, n, holder)
 				return
 			case "it was frozen":
-				must(t, holder.cmd.Process.Signal(syscall.SIGCONT))
+				Must(t, holder.Cmd.Process.Signal(syscall.SIGCONT))
 			default:
-				must(t, holder.begin(holder.addr))
+				Must(t, holder.Begin(holder.Addr))
 			}
 			before := time.Now()
 			select {
-			case <-holder.exited:
+			case <-holder.Exited:
 				t.Logf("it ends after %v", time.Since(before).Round(time.Millisecond))
 			case <-time.After(10 * time.Second):
-				t.Fatalf("it goes on\n%s", holder.log.tail())
+				t.Fatalf("it goes on\n%s", holder.Log.Tail())
 			}
 			keepsDiverged(t, n, holder, lost)
 		})
@@ -252,76 +252,76 @@ func TestDivergedNode(t *testing.T) {
 
 // endsNobody replaces a node that has diverged, before anybody knows that, and starts it again:
 // the members go on.
-func endsNobody(t *testing.T, n *nodes, holder *server) {
+func endsNobody(t *testing.T, n *Nodes, holder *Server) {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
-	must(t, exec.Command("cp", "-a", holder.dir, kept).Run())
-	at, err := unusedAddress()
-	must(t, err)
-	former := &server{dir: kept, flags: slices.Clone(holder.flags)}
-	former.flags[slices.Index(former.flags, "--cluster-listen")+1] = at
-	replaceLost(t, n, slices.Index(n.all, holder))
-	must(t, former.begin("127.0.0.1:0"))
-	t.Cleanup(former.kill)
+	Must(t, exec.Command("cp", "-a", holder.Dir, kept).Run())
+	at, err := UnusedAddress()
+	Must(t, err)
+	former := &Server{Dir: kept, Flags: slices.Clone(holder.Flags)}
+	former.Flags[slices.Index(former.Flags, "--cluster-listen")+1] = at
+	replaceLost(t, n, slices.Index(n.All, holder))
+	Must(t, former.Begin("127.0.0.1:0"))
+	t.Cleanup(former.Kill)
 	former.settles(t, 5*time.Second)
-	t.Logf("the former node says:\n%s", former.log.tail())
-	for _, s := range n.all {
+	t.Logf("the former node says:\n%s", former.Log.Tail())
+	for _, s := range n.All {
 		select {
-		case <-s.exited:
-			t.Errorf("%s ends, because one that is no member has diverged\n%s", s.flag("--node-name"), s.log.tail())
+		case <-s.Exited:
+			t.Errorf("%s ends, because one that is no member has diverged\n%s", s.Flag("--node-name"), s.Log.Tail())
 		default:
 		}
 	}
-	n.ready(t)
-	for _, s := range n.all[:2] { // a majority has to start, and one of them first
-		s.kill()
+	n.Ready(t)
+	for _, s := range n.All[:2] { // a majority has to start, and one of them first
+		s.Kill()
 	}
-	must(t, n.all[0].begin(n.all[0].addr))
-	if n.all[0].settles(t, 5*time.Second) {
-		t.Errorf("%s does not start, because one that is no member has diverged\n%s", n.all[0].flag("--node-name"), n.all[0].log.tail())
+	Must(t, n.All[0].Begin(n.All[0].Addr))
+	if n.All[0].settles(t, 5*time.Second) {
+		t.Errorf("%s does not start, because one that is no member has diverged\n%s", n.All[0].Flag("--node-name"), n.All[0].Log.Tail())
 	}
-	must(t, n.all[1].begin(n.all[1].addr))
-	n.ready(t)
+	Must(t, n.All[1].Begin(n.All[1].Addr))
+	n.Ready(t)
 }
 
 // keepsDiverged checks what becomes of a node that holds messages which the others do not have:
 // it says what to do, lists the messages, and is shown by the others until it is replaced.
-func keepsDiverged(t *testing.T, n *nodes, holder *server, lost []string) {
+func keepsDiverged(t *testing.T, n *Nodes, holder *Server, lost []string) {
 	t.Helper()
-	if said := holder.log.text(); !strings.Contains(said, "verify --diverged") || !strings.Contains(said, "cluster replace") {
+	if said := holder.Log.Text(); !strings.Contains(said, "verify --diverged") || !strings.Contains(said, "cluster replace") {
 		t.Errorf("it does not say what to do:\n%s", said)
 	}
-	fails(t, holder.dir, holder.flags...) // again, and at once
-	rest := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == holder })
+	Fails(t, holder.Dir, holder.Flags...) // again, and at once
+	rest := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == holder })
 	shown := func(want float64) func() bool {
 		return func() bool {
-			return !slices.ContainsFunc(rest, func(s *server) bool { return s.metrics(t).of("diverged") != want })
+			return !slices.ContainsFunc(rest, func(s *Server) bool { return s.metrics(t).of("diverged") != want })
 		}
 	}
-	eventually(t, "the other nodes show that it has diverged", shown(1))
-	if status, err := rest[0].operate("cluster", "status", "--json"); err != nil || !strings.Contains(status, "verify --diverged") {
+	Eventually(t, "the other nodes show that it has diverged", shown(1))
+	if status, err := rest[0].Operate("cluster", "status", "--json"); err != nil || !strings.Contains(status, "verify --diverged") {
 		t.Errorf("the status does not say so: %v\n%s", err, status)
 	}
-	must(t, rest[0].drain(15*time.Second))
-	must(t, rest[0].again())
-	eventually(t, "they still do after a restart", shown(1))
-	said, err := (&server{}).execute("verify", "--diverged", "--data", holder.dir)
-	must(t, err)
+	Must(t, rest[0].Drain(15*time.Second))
+	Must(t, rest[0].Again())
+	Eventually(t, "they still do after a restart", shown(1))
+	said, err := (&Server{}).Execute("verify", "--diverged", "--data", holder.Dir)
+	Must(t, err)
 	if listed := strings.Fields(said); !slices.Equal(listed, lost) {
 		t.Errorf("verify --diverged lists %d messages, want %d:\n%s", len(listed), len(lost), said)
 	}
-	for data, want := range map[string]string{holder.dir: `"diverged":true`, t.TempDir(): ""} {
-		said, err := (&server{}).execute("verify", "--diverged", "--json", "--data", data)
+	for data, want := range map[string]string{holder.Dir: `"diverged":true`, t.TempDir(): ""} {
+		said, err := (&Server{}).Execute("verify", "--diverged", "--json", "--data", data)
 		if want == "" && err == nil || want != "" && !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
 			t.Errorf("verify --diverged --json: %s, %v", said, err)
 		}
 	}
-	if said, err := (&server{}).execute("verify", "--diverged", "--data", rest[0].dir); err == nil || !strings.Contains(said, "in use") {
+	if said, err := (&Server{}).Execute("verify", "--diverged", "--data", rest[0].Dir); err == nil || !strings.Contains(said, "in use") {
 		t.Errorf("verify --diverged reads the log of a node that runs: %s, %v", said, err)
 	}
-	replaceLost(t, n, slices.Index(n.all, holder))
-	eventually(t, "no node has diverged", shown(0))
-	n.ready(t)
+	replaceLost(t, n, slices.Index(n.All, holder))
+	Eventually(t, "no node has diverged", shown(0))
+	n.Ready(t)
 }
 
 // TestOlderCopyOfAClusterOfOne starts the first node from a copy of the time when it was alone, so
@@ -329,50 +329,50 @@ func keepsDiverged(t *testing.T, n *nodes, holder *server, lost []string) {
 // was alone at first, it ends as soon as the others come.
 func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 1)
-	first := n.node(0)
-	one, other := pair(t, n.server())
-	one.send(other)
+	n := StartNodes(t, 1)
+	first := n.Node(0)
+	one, other := Pair(t, n.Server())
+	one.Send(other)
 	image := first.image(t)
-	must(t, n.add(1))
-	must(t, n.add(2))
+	Must(t, n.Add(1))
+	Must(t, n.Add(2))
 	first.eventuallyStatus(t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
 	for range 50 {
-		one.send(other)
+		one.Send(other)
 	}
 	for _, alone := range []bool{false, true} {
-		first.kill()
+		first.Kill()
 		if alone {
 			n.fail()
 		}
 		undo := first.putBack(t, image)
-		must(t, first.begin(first.addr))
+		Must(t, first.Begin(first.Addr))
 		if alone {
 			if first.settles(t, 10*time.Second) {
-				t.Fatalf("it does not serve alone\n%s", first.log.tail())
+				t.Fatalf("it does not serve alone\n%s", first.Log.Tail())
 			}
-			for _, s := range n.all[1:] {
-				must(t, s.begin(s.addr))
+			for _, s := range n.All[1:] {
+				Must(t, s.Begin(s.Addr))
 			}
 		}
 		select {
-		case <-first.exited:
+		case <-first.Exited:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("alone at first %v: it goes on\n%s", alone, first.log.tail())
+			t.Fatalf("alone at first %v: it goes on\n%s", alone, first.Log.Tail())
 		}
-		if said := first.log.text(); !strings.Contains(said, "older copy") {
+		if said := first.Log.Text(); !strings.Contains(said, "older copy") {
 			t.Errorf("alone at first %v: it does not say why it ends\n%s", alone, said)
 		}
 		undo()
-		must(t, first.begin(first.addr))
-		for _, s := range n.all {
+		Must(t, first.Begin(first.Addr))
+		for _, s := range n.All {
 			if s.settles(t, 10*time.Second) {
-				t.Fatalf("alone at first %v: node %s ends\n%s", alone, s.flag("--node-name"), s.log.tail())
+				t.Fatalf("alone at first %v: node %s ends\n%s", alone, s.Flag("--node-name"), s.Log.Tail())
 			}
 		}
-		n.ready(t)
-		for i := range n.all {
-			if rows := other.on(n.node(i)).everything(); len(rows) != 51 {
+		n.Ready(t)
+		for i := range n.All {
+			if rows := other.On(n.Node(i)).Everything(); len(rows) != 51 {
 				t.Errorf("alone at first %v: node %d shows %d of 51 messages", alone, i, len(rows))
 			}
 		}

@@ -10,16 +10,16 @@ import (
 func TestRatesOfNodes(t *testing.T) {
 	t.Parallel()
 	const rate = 60
-	n := startNodes(t, 3, "--rate", "writes=60")
-	one, other := pair(t, n.server())
+	n := StartNodes(t, 3, "--rate", "writes=60")
+	one, other := Pair(t, n.Server())
 	spend := func(tries int, pause time.Duration) (admitted int) {
 		for range tries {
-			switch a := one.trySend(other, obj{}); a.status {
+			switch a := one.TrySend(other, obj{}); a.Status {
 			case 201:
 				admitted++
 			case 429, 503: // the machine may be busy
 			default:
-				t.Fatalf("%d %s", a.status, a.raw)
+				t.Fatalf("%d %s", a.Status, a.Raw)
 			}
 			time.Sleep(pause)
 		}

@@ -11,10 +11,10 @@ import (
 // BenchmarkSendsWhileRegistering sends from 4 clients to a cluster of three nodes while 16 others
 // register organizations. It reports what a registration and the median of the sends took.
 func BenchmarkSendsWhileRegistering(b *testing.B) {
-	n := startNodes(b, 3)
-	s := n.server()
-	o := s.org(b)
-	from, to := o.agent("from"), o.agent("to")
+	n := StartNodes(b, 3)
+	s := n.Server()
+	o := s.Org(b)
+	from, to := o.Agent("from"), o.Agent("to")
 	var mu sync.Mutex
 	var took []time.Duration
 	var sending, registering sync.WaitGroup
@@ -29,7 +29,7 @@ func BenchmarkSendsWhileRegistering(b *testing.B) {
 				default:
 				}
 				began := time.Now()
-				from.send(to)
+				from.Send(to)
 				mu.Lock()
 				took = append(took, time.Since(began))
 				mu.Unlock()
@@ -40,7 +40,7 @@ func BenchmarkSendsWhileRegistering(b *testing.B) {
 	for range 16 {
 		registering.Go(func() {
 			for begun.Add(1) <= int64(b.N) {
-				s.org(b)
+				s.Org(b)
 			}
 		})
 	}

@@ -25,22 +25,22 @@ var nodesRot = flag.Int("nodes.rot", 2, "at how many places TestFollowerRots and
 // none is missing. Then a new node takes its place.
 func TestFollowerRots(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	victim := n.follower()
+	n := StartNodes(t, 3)
+	w := newRecordedServer(t, n.Server(), 2, 6)
+	victim := n.Follower()
 	sound, want := w.rottable(n, victim)
 
 	results := map[string]int{}
-	all := damages(t, filepath.Join(sound, victim.flag("--node-name")))
+	all := damages(t, filepath.Join(sound, victim.Flag("--node-name")))
 	for _, d := range all {
 		result := w.judge(victim, n.startFrom(t, sound, victim, d), want)
 		t.Logf("%s: %s", d, result)
 		if strings.HasSuffix(d.file, "raftlog") && result != neverStarts {
-			t.Errorf("%s: the node had acknowledged what is damaged: %s\n%s", d, result, victim.log.tail())
+			t.Errorf("%s: the node had acknowledged what is damaged: %s\n%s", d, result, victim.Log.Tail())
 		}
 		results[d.kind()+" "+result]++
-		for _, s := range n.all {
-			s.kill()
+		for _, s := range n.All {
+			s.Kill()
 		}
 	}
 	t.Log(results)
@@ -49,7 +49,7 @@ func TestFollowerRots(t *testing.T) {
 		t.Error("a node with a damaged log starts")
 	}
 	replaceLost(t, n, n.numberOf(victim))
-	n.ready(t)
+	n.Ready(t)
 	w.readAll(nil, true)
 	w.check()
 	w.checkDetectsLosses()
@@ -57,22 +57,22 @@ func TestFollowerRots(t *testing.T) {
 
 // rottable stops a cluster in which one node has tables, blob files and a log of some length. It
 // returns where the directories are, and what all inboxes have.
-func (w *recordedServer) rottable(n *nodes, victim *server) (sound string, want map[*participant][]string) {
+func (w *recordedServer) rottable(n *Nodes, victim *Server) (sound string, want map[*participant][]string) {
 	w.t.Helper()
 	load := func() {
 		w.runClients(nil, clientCounts{12, 2, 2}, 700*time.Millisecond, func() {})
 		w.repeatUnanswered()
 	}
 	load()
-	victim.kill() // so that it begins with tables
-	must(w.t, victim.again())
-	n.ready(w.t)
+	victim.Kill() // so that it begins with tables
+	Must(w.t, victim.Again())
+	n.Ready(w.t)
 	load()
-	must(w.t, victim.drain(15*time.Second))
+	Must(w.t, victim.Drain(15*time.Second))
 	load() // it has to catch up
 	w.readAll(nil, false)
 	w.check()
-	want = w.inboxes(n.node((n.numberOf(victim) + 1) % 3))
+	want = w.inboxes(n.Node((n.numberOf(victim) + 1) % 3))
 	if len(want[w.popular[0]]) < 20 {
 		w.t.Fatalf("too little load: %d messages", len(want[w.popular[0]]))
 	}
@@ -84,13 +84,13 @@ func (w *recordedServer) rottable(n *nodes, victim *server) (sound string, want 
 // acknowledged. The control is a node without damage: it goes on leading.
 func TestLeaderRots(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	victim := n.follower()
+	n := StartNodes(t, 3)
+	w := newRecordedServer(t, n.Server(), 2, 6)
+	victim := n.Follower()
 	sound, want := w.rottable(n, victim)
 
 	var met damage
-	for _, d := range append([]damage{{}}, damages(t, filepath.Join(sound, victim.flag("--node-name")))...) {
+	for _, d := range append([]damage{{}}, damages(t, filepath.Join(sound, victim.Flag("--node-name")))...) {
 		if d.kind() == "raftlog" { // such a node does not start
 			continue
 		}
@@ -100,8 +100,8 @@ func TestLeaderRots(t *testing.T) {
 		t.Logf("%s: the node leads: %v; it %s", d, led, result)
 		switch {
 		case d == damage{}:
-			if !led || result != showsAll || n.leader() != victim {
-				t.Errorf("a node without damage does not go on leading\n%s", victim.log.tail())
+			if !led || result != showsAll || n.Leader() != victim {
+				t.Errorf("a node without damage does not go on leading\n%s", victim.Log.Tail())
 			}
 		case led && result != showsAll:
 			n.yields(t, victim)
@@ -109,19 +109,19 @@ func TestLeaderRots(t *testing.T) {
 				met = d
 			}
 		}
-		for _, s := range n.all {
-			s.kill()
+		for _, s := range n.All {
+			s.Kill()
 		}
 	}
 	if met == (damage{}) {
 		t.Fatal("no leader met damage")
 	}
 
-	must(t, n.startFrom(t, sound, victim, met))
+	Must(t, n.startFrom(t, sound, victim, met))
 	if !n.hasLead(victim) {
-		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.log.tail())
+		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.Log.Tail())
 	}
-	n.heed(t)
+	n.Heed(t)
 	w.apart.Store(true) // a read may meet the damage at once
 	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
 		w.inboxes(victim)
@@ -137,9 +137,9 @@ func TestLeaderRots(t *testing.T) {
 }
 
 // hasLead hands the leadership to a node, and reports whether it leads within 5 s.
-func (n *nodes) hasLead(s *server) bool {
+func (n *Nodes) hasLead(s *Server) bool {
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(50 * time.Millisecond) {
-		if _, err := s.operate("cluster", "balance", "--to", s.flag("--node-name")); err == nil {
+		if _, err := s.Operate("cluster", "balance", "--to", s.Flag("--node-name")); err == nil {
 			return true
 		}
 	}
@@ -147,46 +147,46 @@ func (n *nodes) hasLead(s *server) bool {
 }
 
 // yields waits until another node leads than one that met damage.
-func (n *nodes) yields(t *testing.T, victim *server) {
+func (n *Nodes) yields(t *testing.T, victim *Server) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, "another node leads", func() bool { l := n.leader(); return l != nil && l != victim })
+	Eventually(t, "another node leads", func() bool { l := n.Leader(); return l != nil && l != victim })
 	t.Logf("another node leads after %v", time.Since(began).Round(time.Millisecond))
 }
 
 // stopAndKeep stops all nodes of which one is stopped already, and moves their directories.
-func (n *nodes) stopAndKeep(t testing.TB, stopped *server) (sound string) {
+func (n *Nodes) stopAndKeep(t testing.TB, stopped *Server) (sound string) {
 	t.Helper()
-	for _, s := range n.all {
+	for _, s := range n.All {
 		if s != stopped {
-			s.kill() // the last one to lead would wait for a majority in vain
+			s.Kill() // the last one to lead would wait for a majority in vain
 		}
 	}
 	sound = t.TempDir()
-	for _, s := range n.all {
-		must(t, os.Rename(s.dir, filepath.Join(sound, s.flag("--node-name"))))
+	for _, s := range n.All {
+		Must(t, os.Rename(s.Dir, filepath.Join(sound, s.Flag("--node-name"))))
 	}
 	return sound
 }
 
 // startFrom starts all nodes as they were, one of them with a damaged file, if d names one, and
 // returns why that one did not start.
-func (n *nodes) startFrom(t *testing.T, sound string, victim *server, d damage) (failed error) {
+func (n *Nodes) startFrom(t *testing.T, sound string, victim *Server, d damage) (failed error) {
 	t.Helper()
-	for _, s := range n.all {
-		must(t, os.RemoveAll(s.dir))
-		if said, err := exec.Command("cp", "-a", filepath.Join(sound, s.flag("--node-name")), s.dir).CombinedOutput(); err != nil {
+	for _, s := range n.All {
+		Must(t, os.RemoveAll(s.Dir))
+		if said, err := exec.Command("cp", "-a", filepath.Join(sound, s.Flag("--node-name")), s.Dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
 	}
-	if path := filepath.Join(victim.dir, d.file); d.file != "" {
+	if path := filepath.Join(victim.Dir, d.file); d.file != "" {
 		content, err := os.ReadFile(path)
-		must(t, err)
-		must(t, os.WriteFile(path, d.do(content), 0o600))
+		Must(t, err)
+		Must(t, os.WriteFile(path, d.do(content), 0o600))
 	}
-	for i, err := range concurrently(len(n.all), func(i int) error { return n.node(i).again() }) {
+	for i, err := range Concurrently(len(n.All), func(i int) error { return n.Node(i).Again() }) {
 		switch {
-		case n.node(i) == victim:
+		case n.Node(i) == victim:
 			failed = err
 		case err != nil:
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func damages(t *testing.T, dir string) (all []damage) {
 	t.Helper()
 	for _, kind := range []string{"raftlog", "sst", "blob"} {
 		var files []string
-		must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		Must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, "."+kind) {
 				files = append(files, strings.TrimPrefix(path, dir+string(filepath.Separator)))
 			}
@@ -262,7 +262,7 @@ const (
 )
 
 // judge says what becomes of a node with a damaged file. What it answers must be right.
-func (w *recordedServer) judge(s *server, failed error, want map[*participant][]string) string {
+func (w *recordedServer) judge(s *Server, failed error, want map[*participant][]string) string {
 	w.t.Helper()
 	if failed != nil {
 		said := failed.Error()
@@ -275,7 +275,7 @@ func (w *recordedServer) judge(s *server, failed error, want map[*participant][]
 		return neverStarts
 	}
 	result := showsAll
-	for began := time.Now(); result == showsAll && s.call(w.t, "", "GET", "/readyz", nil).status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); result == showsAll && s.Call(w.t, "", "GET", "/readyz", nil).Status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
 			result = neverReady
 		}
@@ -284,29 +284,29 @@ func (w *recordedServer) judge(s *server, failed error, want map[*participant][]
 	for p, rows := range want {
 		if got[p] == nil && result == showsAll {
 			result = failsToRead
-			if a := s.call(w.t, "", "GET", "/readyz", nil); a.status != http.StatusServiceUnavailable {
-				w.t.Errorf("it refuses reads, and /readyz is %d %s", a.status, a.raw)
+			if a := s.Call(w.t, "", "GET", "/readyz", nil); a.Status != http.StatusServiceUnavailable {
+				w.t.Errorf("it refuses reads, and /readyz is %d %s", a.Status, a.Raw)
 			}
 		}
 		if got[p] != nil && !slices.Equal(got[p], rows) {
-			w.t.Errorf("the inbox of %s differs: %d rows instead of %d", p.name, len(got[p]), len(rows))
+			w.t.Errorf("the inbox of %s differs: %d rows instead of %d", p.Name, len(got[p]), len(rows))
 		}
 	}
-	if err := s.log.trouble(); err != nil {
-		w.t.Errorf("%v\n%s", err, s.log.tail())
+	if err := s.Log.Trouble(); err != nil {
+		w.t.Errorf("%v\n%s", err, s.Log.Tail())
 	}
 	return result
 }
 
 // inboxes reads the inboxes of all participants on a node. One that cannot be read is nil.
-func (w *recordedServer) inboxes(s *server) map[*participant][]string {
+func (w *recordedServer) inboxes(s *Server) map[*participant][]string {
 	all := map[*participant][]string{}
-	direct := &recordedServer{t: w.t, s: &server{base: s.base}, h: history.New(settleWait), began: time.Now()}
+	direct := &recordedServer{t: w.t, s: &Server{Base: s.Base}, h: history.New(SettleWait), began: time.Now()}
 	direct.dying.Store(true) // a damaged node may end
 	for _, p := range w.parties() {
 		rows, cursor := []string{}, ""
 		for rows != nil {
-			a := direct.ask(context.Background(), p, "GET", p.path("/messages?limit=100"+cursor), nil)
+			a := direct.ask(context.Background(), p, "GET", p.Path("/messages?limit=100"+cursor), nil)
 			var page struct {
 				Items []struct {
 					ID      string `json:"id"`
@@ -316,7 +316,7 @@ func (w *recordedServer) inboxes(s *server) map[*participant][]string {
 				Next string `json:"next_cursor"`
 			}
 			if code, _ := a.code(); a.err == nil && a.status != http.StatusOK && (a.status != http.StatusServiceUnavailable || code != "overloaded") {
-				w.t.Errorf("%s: the node answers %d %s", p.name, a.status, a.raw)
+				w.t.Errorf("%s: the node answers %d %s", p.Name, a.status, a.raw)
 			}
 			if a.err != nil || a.status != http.StatusOK || a.into(&page) != nil {
 				rows = nil

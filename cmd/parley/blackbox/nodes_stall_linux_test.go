@@ -28,8 +28,8 @@ func mountStallingDisk(t testing.TB, mebibytes int) *stallingDisk {
 	t.Helper()
 	d := &stallingDisk{t: t, dir: t.TempDir()}
 	image := filepath.Join(t.TempDir(), "image")
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, int64(mebibytes)<<20))
+	Must(t, os.WriteFile(image, nil, 0o600))
+	Must(t, os.Truncate(image, int64(mebibytes)<<20))
 	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, d.dir}} {
 		said, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 		if err == nil {
@@ -56,14 +56,14 @@ func (d *stallingDisk) freeze() {
 	d.over = exec.Command("sh", "-c", `fsfreeze --freeze "$1" && echo && { read -r _; fsfreeze --unfreeze "$1"; }`, "sh", d.dir)
 	d.over.Stderr = os.Stderr
 	held, err := d.over.StdinPipe()
-	must(d.t, err)
+	Must(d.t, err)
 	said, err := d.over.StdoutPipe()
-	must(d.t, err)
-	must(d.t, d.over.Start())
+	Must(d.t, err)
+	Must(d.t, d.over.Start())
 	d.held = held
 	d.t.Cleanup(d.thaw)
 	_, err = said.Read(make([]byte, 1))
-	must(d.t, err)
+	Must(d.t, err)
 }
 
 // thaw has the disk work again.
@@ -90,15 +90,15 @@ func TestLeaderDiskStalls(t *testing.T) {
 	for range 3 {
 		disks = append(disks, mountStallingDisk(t, 512))
 	}
-	n := startNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n := StartNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	for i := range *nodesStalls {
-		victim := n.leader()
+		victim := n.Leader()
 		disk := disks[n.numberOf(victim)]
 		w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
 			disk.freeze()
-			n.avoid(victim, true) // its health check fails
+			n.Avoid(victim, true) // its health check fails
 			unready := victim.unready()
 			took := w.firstSend()
 			t.Logf("first 201 after the leader's disk stalled: %v; it is not ready after %v", took.Round(time.Millisecond), (<-unready).Round(time.Millisecond))
@@ -106,13 +106,13 @@ func TestLeaderDiskStalls(t *testing.T) {
 				t.Errorf("the first message after the leader's disk stalled took %v", took)
 			}
 			time.Sleep(time.Duration(1+i%3) * time.Second)
-			if leader := n.leader(); leader == victim {
+			if leader := n.Leader(); leader == victim {
 				t.Error("the node whose disk stalls leads")
 			}
 			disk.thaw()
-			n.avoid(victim, false)
+			n.Avoid(victim, false)
 		})
-		n.ready(t)
+		n.Ready(t)
 		w.repeatUnanswered()
 		w.readAll(listeners, i == *nodesStalls-1)
 		w.check()
@@ -122,11 +122,11 @@ func TestLeaderDiskStalls(t *testing.T) {
 }
 
 // unready says when the node reports that it is not ready.
-func (s *server) unready() <-chan time.Duration {
+func (s *Server) unready() <-chan time.Duration {
 	took := make(chan time.Duration, 1)
 	go func() {
 		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			resp, err := client.Get(s.base + "/readyz")
+			resp, err := Client.Get(s.Base + "/readyz")
 			if err == nil {
 				_ = resp.Body.Close()
 			}

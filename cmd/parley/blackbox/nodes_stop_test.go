@@ -10,28 +10,28 @@ import (
 // open and its answers do not come, and lets it go on after others have taken over. What it
 // answers then must be right too.
 func TestLeaderHalted(t *testing.T) {
-	n := startNodes(t, 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n := StartNodes(t, 3)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	for i := range 3 {
-		victim := n.leader()
+		victim := n.Leader()
 		w.apart.Store(true) // when it goes on it sheds load, because nothing got a processor for long
 		w.runClients(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
-			if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			if err := victim.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			n.avoid(victim, true) // its health check fails
+			n.Avoid(victim, true) // its health check fails
 			t.Logf("first 201 after the leader was halted: %v", w.firstSend().Round(time.Millisecond))
 			time.Sleep(time.Duration(i) * time.Second)
-			if err := victim.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			if err := victim.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			n.avoid(victim, false)
+			n.Avoid(victim, false)
 			time.Sleep(200 * time.Millisecond)
 		})
 		w.apart.Store(false)
 		w.repeatUnanswered()
-		n.ready(t)
+		n.Ready(t)
 		w.readAll(listeners, i == 2)
 		w.check()
 	}
@@ -41,24 +41,24 @@ func TestLeaderHalted(t *testing.T) {
 // TestRollingRestart stops and starts each node of a cluster in turn while clients work. A
 // load balancer that heeds /readyz hides it: no request fails, and no outcome is unknown.
 func TestRollingRestart(t *testing.T) {
-	n := startNodes(t, 3)
-	n.heed(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n := StartNodes(t, 3)
+	n.Heed(t)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	for range 3 {
-		victim := n.leader()
+		victim := n.Leader()
 		w.runClients(nil, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
 			w.dying.Store(false) // everything has to be answered
 			began := time.Now()
-			if err := victim.drain(15 * time.Second); err != nil {
-				t.Errorf("%v\n%s", err, victim.log.tail())
+			if err := victim.Drain(15 * time.Second); err != nil {
+				t.Errorf("%v\n%s", err, victim.Log.Tail())
 			}
 			took := time.Since(began)
-			if err := victim.again(); err != nil {
+			if err := victim.Again(); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("node %s stopped in %v and was ready again after %v", victim.flag("--node-name"), took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-			n.ready(t)
+			t.Logf("node %s stopped in %v and was ready again after %v", victim.Flag("--node-name"), took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+			n.Ready(t)
 			w.dying.Store(true)
 		})
 		if len(w.pending) > 0 {

@@ -18,79 +18,79 @@ import (
 	"time"
 )
 
-// nodes is a cluster of processes behind a proxy. Each connection goes to the next node that
+// Nodes is a cluster of processes behind a proxy. Each connection goes to the next node that
 // runs.
-type nodes struct {
-	flags []string
+type Nodes struct {
+	Flags []string
 	proxy net.Listener
 	turn  atomic.Uint64
 	// place says where a node runs.
-	place func(i int) (place, error)
+	place func(i int) (Place, error)
 	// patience is that of servers that join.
-	patience time.Duration
+	Patience time.Duration
 
 	mu  sync.Mutex
-	all []*server
+	All []*Server
 	// avoided get connections only where no other node takes them.
-	avoided map[*server]bool
+	avoided map[*Server]bool
 	// struck counts the beginnings and ends of faults of a node: it is odd during one.
-	struck map[*server]int
+	struck map[*Server]int
 }
 
-// place is where a node runs.
-type place struct {
-	dir string
+// Place is where a node runs.
+type Place struct {
+	Dir string
 	// listen is for clients, cluster for other nodes.
-	listen, admin, cluster string
+	Listen, Admin, Cluster string
 	// advertise is where other nodes reach it, "" if that is cluster.
-	advertise string
+	Advertise string
 	// enter calls a function in the thread of which the process is started, or a command is run.
-	enter func(func() error) error
+	Enter func(func() error) error
 	// binary and through are those of the process.
-	binary  string
-	through []string
+	Binary  string
+	Through []string
 }
 
-// openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
+// OpenNodes starts a cluster in a directory. All nodes have the address of the proxy as their
 // base address.
-func openNodes(dir string, count int, flags ...string) (*nodes, error) {
-	return openNodesAt(localPlace(dir), count, flags...)
+func OpenNodes(dir string, count int, flags ...string) (*Nodes, error) {
+	return openNodesAt(LocalPlace(dir), count, flags...)
 }
 
-// localPlace has nodes run beside each other.
-func localPlace(dir string) func(i int) (place, error) {
-	return func(i int) (place, error) {
-		admin, err := unusedAddress()
+// LocalPlace has nodes run beside each other.
+func LocalPlace(dir string) func(i int) (Place, error) {
+	return func(i int) (Place, error) {
+		admin, err := UnusedAddress()
 		if err != nil {
-			return place{}, err
+			return Place{}, err
 		}
-		cluster, err := unusedAddress()
-		return place{dir: filepath.Join(dir, nodeName(i)), listen: "127.0.0.1:0", admin: admin, cluster: cluster}, err
+		cluster, err := UnusedAddress()
+		return Place{Dir: filepath.Join(dir, NodeName(i)), Listen: "127.0.0.1:0", Admin: admin, Cluster: cluster}, err
 	}
 }
 
-// nodeName is what the node with a number is called.
-func nodeName(i int) string { return string(rune('a' + i)) }
+// NodeName is what the node with a number is called.
+func NodeName(i int) string { return string(rune('a' + i)) }
 
 // openNodesAt starts a cluster at places of its own.
-func openNodesAt(at func(i int) (place, error), count int, flags ...string) (*nodes, error) {
+func openNodesAt(at func(i int) (Place, error), count int, flags ...string) (*Nodes, error) {
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{proxy: proxy, place: at, flags: append([]string{"--base-url", "http://" + proxy.Addr().String()}, flags...)}
+	n := &Nodes{proxy: proxy, place: at, Flags: append([]string{"--base-url", "http://" + proxy.Addr().String()}, flags...)}
 	go n.forward()
 	for i := range count {
-		if err := n.add(i); err != nil {
-			return n, errors.Join(err, n.stop())
+		if err := n.Add(i); err != nil {
+			return n, errors.Join(err, n.Stop())
 		}
 	}
 	return n, nil
 }
 
-// unusedAddress is one at which nobody listens. Its port is below those that Linux gives to
+// UnusedAddress is one at which nobody listens. Its port is below those that Linux gives to
 // clients, which could take it before a server does.
-func unusedAddress() (address string, err error) {
+func UnusedAddress() (address string, err error) {
 	for range 100 {
 		address = fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
 		var ln net.Listener
@@ -101,18 +101,18 @@ func unusedAddress() (address string, err error) {
 	return "", err
 }
 
-// add starts the first node, or has a further one join, in place of one that replaces names.
-func (n *nodes) add(i int, replaces ...string) error {
+// Add starts the first node, or has a further one join, in place of one that replaces names.
+func (n *Nodes) Add(i int, replaces ...string) error {
 	at, err := n.place(i)
 	if err != nil {
 		return err
 	}
-	name := nodeName(i)
-	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, through: at.through, patience: n.patience, flags: append([]string{
-		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", cmp.Or(at.advertise, at.cluster),
-	}, n.flags...)}
+	name := NodeName(i)
+	s := &Server{Dir: at.Dir, Enter: at.Enter, Binary: at.Binary, Through: at.Through, patience: n.Patience, Flags: append([]string{
+		"--node-name", name, "--cluster-listen", at.Cluster, "--admin-listen", at.Admin, "--cluster-advertise", cmp.Or(at.Advertise, at.Cluster),
+	}, n.Flags...)}
 	if i == 0 {
-		if said, err := s.execute("cluster", "init", "--data", s.dir, "--advertise", cmp.Or(at.advertise, at.cluster), "--node-name", name); err != nil {
+		if said, err := s.Execute("cluster", "init", "--data", s.Dir, "--advertise", cmp.Or(at.Advertise, at.Cluster), "--node-name", name); err != nil {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
@@ -120,99 +120,99 @@ func (n *nodes) add(i int, replaces ...string) error {
 		if len(replaces) > 0 {
 			ask = append([]string{"cluster", "replace"}, replaces...)
 		}
-		token, err := n.node(0).operate(ask...)
+		token, err := n.Node(0).Operate(ask...)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, token)
 		}
-		s.joins = []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+		s.Joins = []string{"--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
 	}
-	if _, err := s.launched(at.listen); err != nil {
+	if _, err := s.Launched(at.Listen); err != nil {
 		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.all = append(n.all, s)
+	n.All = append(n.All, s)
 	return nil
 }
 
-// consistsOf says which processes are the nodes from now on.
-func (n *nodes) consistsOf(all ...*server) {
+// ConsistsOf says which processes are the nodes from now on.
+func (n *Nodes) ConsistsOf(all ...*Server) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.all = all
+	n.All = all
 }
 
-// server is the first node, reached through the proxy.
-func (n *nodes) server() *server {
-	s := *n.node(0)
-	s.nodes, s.addr = n, n.proxy.Addr().String()
-	s.base = "http://" + s.addr
+// Server is the first node, reached through the proxy.
+func (n *Nodes) Server() *Server {
+	s := *n.Node(0)
+	s.Nodes, s.Addr = n, n.proxy.Addr().String()
+	s.Base = "http://" + s.Addr
 	return &s
 }
 
-// node is one of the nodes.
-func (n *nodes) node(i int) *server {
+// Node is one of the nodes.
+func (n *Nodes) Node(i int) *Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.all[i]
+	return n.All[i]
 }
 
-// on is the organization, whose requests go to one node.
-func (o *org) on(s *server) *org {
+// On is the organization, whose requests go to one node.
+func (o *Org) On(s *Server) *Org {
 	there := *o
-	there.s = s
+	there.S = s
 	return &there
 }
 
-// on is the agent, whose requests go to one node.
-func (g *agent) on(s *server) *agent {
+// On is the agent, whose requests go to one node.
+func (g *Agent) On(s *Server) *Agent {
 	there := *g
-	there.org = g.org.on(s)
+	there.Org = g.Org.On(s)
 	return &there
 }
 
-// flag is the value of a flag of the process.
-func (s *server) flag(name string) string {
-	for i := range len(s.flags) - 1 {
-		if s.flags[i] == name {
-			return s.flags[i+1]
+// Flag is the value of a flag of the process.
+func (s *Server) Flag(name string) string {
+	for i := range len(s.Flags) - 1 {
+		if s.Flags[i] == name {
+			return s.Flags[i+1]
 		}
 	}
 	return ""
 }
 
-// setFlag changes the value of a flag for the next start.
-func (s *server) setFlag(name, value string) {
-	s.flags[slices.Index(s.flags, name)+1] = value
+// SetFlag changes the value of a flag for the next start.
+func (s *Server) SetFlag(name, value string) {
+	s.Flags[slices.Index(s.Flags, name)+1] = value
 }
 
-// operate runs an operator's command on a running server.
-func (s *server) operate(args ...string) (said string, err error) {
-	args = append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))
-	if s.enter == nil {
-		return s.execute(args...)
+// Operate runs an operator's command on a running server.
+func (s *Server) Operate(args ...string) (said string, err error) {
+	args = append(args, "--data", s.Dir, "--admin", "http://"+s.Flag("--admin-listen"))
+	if s.Enter == nil {
+		return s.Execute(args...)
 	}
-	_ = s.enter(func() error {
-		said, err = s.execute(args...)
+	_ = s.Enter(func() error {
+		said, err = s.Execute(args...)
 		return nil
 	})
 	return said, err
 }
 
-// execute runs the binary under test, which must exit with 0, and returns what it printed.
-func execute(args ...string) (string, error) { return (&server{}).execute(args...) }
+// Execute runs the binary under test, which must exit with 0, and returns what it printed.
+func Execute(args ...string) (string, error) { return (&Server{}).Execute(args...) }
 
-// execute runs the server's binary, which must exit with 0, and returns what it printed.
-func (s *server) execute(args ...string) (string, error) {
-	whole := slices.Concat(s.through, []string{cmp.Or(s.binary, binary)}, args)
+// Execute runs the server's binary, which must exit with 0, and returns what it printed.
+func (s *Server) Execute(args ...string) (string, error) {
+	whole := slices.Concat(s.Through, []string{cmp.Or(s.Binary, Binary)}, args)
 	cmd := exec.Command(whole[0], whole[1:]...)
-	cmd.Env = cleanEnvironment()
+	cmd.Env = CleanEnvironment()
 	said, err := cmd.CombinedOutput()
 	return string(said), err
 }
 
 // forward gives each connection to the next node that takes it.
-func (n *nodes) forward() {
+func (n *Nodes) forward() {
 	for {
 		conn, err := n.proxy.Accept()
 		if err != nil {
@@ -224,7 +224,7 @@ func (n *nodes) forward() {
 
 // relay connects a client with a node. A node may answer and close before it has read all: the
 // client must get the answer, so the rest of what it sends is dropped.
-func (n *nodes) relay(conn *net.TCPConn) {
+func (n *Nodes) relay(conn *net.TCPConn) {
 	defer func() { _ = conn.Close() }()
 	to, err := n.dial()
 	if err != nil {
@@ -246,12 +246,12 @@ func (n *nodes) relay(conn *net.TCPConn) {
 
 // dial connects with the next node that takes it. Nodes to be avoided come last: the last look
 // at them may be old, and they answer themselves why they cannot serve.
-func (n *nodes) dial() (*net.TCPConn, error) {
+func (n *Nodes) dial() (*net.TCPConn, error) {
 	turn := n.turn.Add(1)
 	n.mu.Lock()
-	var good, avoided []*server
-	for i := range n.all {
-		s := n.all[(turn+uint64(i))%uint64(len(n.all))]
+	var good, avoided []*Server
+	for i := range n.All {
+		s := n.All[(turn+uint64(i))%uint64(len(n.All))]
 		if n.avoided[s] {
 			avoided = append(avoided, s)
 		} else {
@@ -260,7 +260,7 @@ func (n *nodes) dial() (*net.TCPConn, error) {
 	}
 	n.mu.Unlock()
 	for _, s := range append(good, avoided...) {
-		conn, err := net.DialTimeout("tcp", s.addr, time.Second)
+		conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}
@@ -268,22 +268,22 @@ func (n *nodes) dial() (*net.TCPConn, error) {
 	return nil, errors.New("no node takes connections")
 }
 
-// avoid has a node avoided, or no longer.
-func (n *nodes) avoid(s *server, avoided bool) {
+// Avoid has a node avoided, or no longer.
+func (n *Nodes) Avoid(s *Server, avoided bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.avoided == nil {
-		n.avoided = map[*server]bool{}
+		n.avoided = map[*Server]bool{}
 	}
 	n.avoided[s] = avoided
 }
 
-// heed has the proxy ask all nodes whether they are ready, and avoid those that are not.
-func (n *nodes) heed(t testing.TB) {
+// Heed has the proxy ask all nodes whether they are ready, and avoid those that are not.
+func (n *Nodes) Heed(t testing.TB) {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	for _, s := range n.all {
-		base := s.base
+	for _, s := range n.All {
+		base := s.Base
 		go func() {
 			for {
 				select {
@@ -291,27 +291,27 @@ func (n *nodes) heed(t testing.TB) {
 					return
 				case <-time.After(100 * time.Millisecond):
 				}
-				resp, err := client.Get(base + "/readyz")
+				resp, err := Client.Get(base + "/readyz")
 				if err == nil {
 					_ = resp.Body.Close()
 				}
-				n.avoid(s, err != nil || resp.StatusCode != http.StatusOK)
+				n.Avoid(s, err != nil || resp.StatusCode != http.StatusOK)
 			}
 		}()
 	}
 }
 
-// stop drains all nodes at once. None may have reported a defect.
-func (n *nodes) stop() error {
+// Stop drains all nodes at once. None may have reported a defect.
+func (n *Nodes) Stop() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	faults := concurrently(len(n.all), func(i int) error {
-		s := n.all[i]
-		if err := errors.Join(s.drain(15*time.Second), s.log.trouble()); err != nil {
-			return fmt.Errorf("node %s: %w\n%s", s.flag("--node-name"), err, s.log.tail())
+	faults := Concurrently(len(n.All), func(i int) error {
+		s := n.All[i]
+		if err := errors.Join(s.Drain(15*time.Second), s.Log.Trouble()); err != nil {
+			return fmt.Errorf("node %s: %w\n%s", s.Flag("--node-name"), err, s.Log.Tail())
 		}
 		return nil
 	})
-	n.all = nil
+	n.All = nil
 	return errors.Join(append(faults, n.proxy.Close())...)
 }

@@ -20,9 +20,9 @@ const formerCommit = "128a604e"
 func formerProgram(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
-	must(t, err)
+	Must(t, err)
 	program := filepath.Join(root, "bin", "former", formerCommit)
-	if exists(program) {
+	if Exists(program) {
 		return program
 	}
 	dir := t.TempDir()
@@ -38,24 +38,24 @@ func formerProgram(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	began := time.Now()
-	built, err := buildIn(dir, filepath.Join(dir, "parley"), "-trimpath", "-pgo=off")
-	must(t, err)
+	built, err := BuildIn(dir, filepath.Join(dir, "parley"), "-trimpath", "-pgo=off")
+	Must(t, err)
 	t.Logf("the former program was built in %v", time.Since(began).Round(time.Second))
-	must(t, os.MkdirAll(filepath.Dir(program), 0o700))
-	must(t, os.Rename(built, program))
+	Must(t, os.MkdirAll(filepath.Dir(program), 0o700))
+	Must(t, os.Rename(built, program))
 	return program
 }
 
 // startFormerNodes runs three nodes with the former program. Those that join later run the
 // present one.
-func startFormerNodes(t *testing.T) *nodes {
+func startFormerNodes(t *testing.T) *Nodes {
 	t.Helper()
 	program := formerProgram(t)
-	local := localPlace(t.TempDir())
-	return startNodesAt(t, func(i int) (place, error) {
+	local := LocalPlace(t.TempDir())
+	return StartNodesAt(t, func(i int) (Place, error) {
 		at, err := local(i)
 		if i < 3 {
-			at.binary = program
+			at.Binary = program
 		}
 		return at, err
 	}, 3, "--rate", "writes=1000000") // so that nodes tell each other what callers spend
@@ -72,8 +72,8 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Skip("run with -nodes.upgrade")
 	}
 	n := startFormerNodes(t)
-	n.heed(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
+	n.Heed(t)
+	w := newRecordedServer(t, n.Server(), 2, 6)
 	listeners := w.listeners()
 	step := func(what string, do func()) {
 		t.Helper()
@@ -81,45 +81,45 @@ func TestRollingUpgrade(t *testing.T) {
 		w.runClients(listeners, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
 			w.dying.Store(false) // everything has to be answered
 			do()
-			n.ready(t)
+			n.Ready(t)
 			time.Sleep(300 * time.Millisecond)
 			w.dying.Store(true)
 		})
 		t.Logf("%s: %d messages", what, w.tally.acked.Load()-acked)
 	}
-	upgrade := func(s *server) {
+	upgrade := func(s *Server) {
 		t.Helper()
-		step("node "+s.flag("--node-name")+" is upgraded", func() {
-			must(t, s.drain(15*time.Second))
-			s.binary = ""
-			must(t, s.again())
+		step("node "+s.Flag("--node-name")+" is upgraded", func() {
+			Must(t, s.Drain(15*time.Second))
+			s.Binary = ""
+			Must(t, s.Again())
 		})
 		if len(w.pending) > 0 {
 			t.Errorf("the outcome of %d requests is unknown", len(w.pending))
 		}
 		w.readEverywhere(n, listeners)
 	}
-	lead := func(s *server) {
+	lead := func(s *Server) {
 		t.Helper()
-		step("node "+s.flag("--node-name")+" leads", func() {
-			if said, err := s.operate("cluster", "balance", "--to", s.flag("--node-name")); err != nil {
+		step("node "+s.Flag("--node-name")+" leads", func() {
+			if said, err := s.Operate("cluster", "balance", "--to", s.Flag("--node-name")); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
 		})
-		if n.leader() != s {
-			t.Errorf("another node leads than %s", s.flag("--node-name"))
+		if n.Leader() != s {
+			t.Errorf("another node leads than %s", s.Flag("--node-name"))
 		}
 		w.readEverywhere(n, listeners)
 	}
 
-	last := n.leader()
-	others := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == last })
+	last := n.Leader()
+	others := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == last })
 	step("all nodes are former ones", func() {})
 	upgrade(others[0])
 	lead(others[0])
 	upgrade(others[1])
 	lead(last)
-	must(t, n.add(3))
+	Must(t, n.Add(3))
 	last.eventuallyStatus(t, "a new node takes part", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	upgrade(last)
 	w.checkDetectsLosses()
@@ -127,14 +127,14 @@ func TestRollingUpgrade(t *testing.T) {
 }
 
 // readEverywhere reads everything behind the proxy, and all inboxes on each node.
-func (w *recordedServer) readEverywhere(n *nodes, listeners []*listener) {
+func (w *recordedServer) readEverywhere(n *Nodes, listeners []*listener) {
 	w.t.Helper()
 	w.repeatUnanswered()
 	w.readAll(listeners, true)
 	parties := w.parties()
-	for _, s := range n.all {
-		w.direct = &nodes{all: []*server{s}}
-		concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
+	for _, s := range n.All {
+		w.direct = &Nodes{All: []*Server{s}}
+		Concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
 	}
 	w.direct = nil
 	w.check()

@@ -18,14 +18,14 @@ func TestReceiptsOfAllNodesReachWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := startNodes(t, 3, flags...)
-	one, other := pair(t, n.server())
+	n := StartNodes(t, 3, flags...)
+	one, other := Pair(t, n.Server())
 	of := one.wants("message.read")
-	n.ready(t)
+	n.Ready(t)
 	for i := range 3 {
-		m := one.send(other)
-		other.on(n.node(i)).acked(obj{"ids": []any{m["id"]}}, 1)
-		of.waitForEvent("message.read", i+1, "message_id", text(m, "id"))
+		m := one.Send(other)
+		other.On(n.Node(i)).Acked(obj{"ids": []any{m["id"]}}, 1)
+		of.waitForEvent("message.read", i+1, "message_id", Text(m, "id"))
 	}
 }
 
@@ -38,13 +38,13 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := startNodes(t, 3, flags...)
-	senders, hs, owed := announcing(n.server(), t)
-	client, worker := pair(t, n.server())
-	worker.bridged()
-	task, to := client.begins(worker, "m-1"), theSink(t).target()
-	client.reaches(worker, "CreateTaskPushNotificationConfig", obj{"taskId": task, "id": "mine", "url": to.url}).want(200)
-	asked, said := worker.arrival(1), 0
+	n := StartNodes(t, 3, flags...)
+	senders, hs, owed := announcing(n.Server(), t)
+	client, worker := Pair(t, n.Server())
+	worker.Bridged()
+	task, to := client.Begins(worker, "m-1"), theSink(t).target()
+	client.Reaches(worker, "CreateTaskPushNotificationConfig", obj{"taskId": task, "id": "mine", "url": to.url}).Want(200)
+	asked, said := worker.Arrival(1), 0
 	var over atomic.Bool
 	var writing sync.WaitGroup
 	writing.Go(func() {
@@ -53,15 +53,15 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 		}
 	})
 	for life := range 4 {
-		victim, follower := n.roles(t)
+		victim, follower := n.Roles(t)
 		if life%2 == 1 {
 			victim = follower
 		}
 		lives(life, senders, hs, owed, func() {
-			if err := n.strikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
+			if err := n.StrikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
 				t.Error(err)
 			}
-			n.ready(t)
+			n.Ready(t)
 		})
 	}
 	over.Store(true)
@@ -75,7 +75,7 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 			deliveries++
 		}
 	}
-	got, want := to.pushed(t), client.streamed(worker, task)
+	got, want := to.pushed(t), client.Streamed(worker, task)
 	if said < 8 || !inOrder(got, want) {
 		t.Errorf("%d updates; notified %s\nstreamed %s", said, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -92,15 +92,15 @@ func inOrder(got, events []string) bool {
 }
 
 // writesAtLast writes to a task, again and again with one key until that is acknowledged.
-func (g *agent) writesAtLast(asked obj, kind string, n int) {
+func (g *Agent) writesAtLast(asked obj, kind string, n int) {
 	said := obj{"type": "svc.v1." + kind, "metadata": obj{"a2a": obj{"parts": []any{obj{"text": fmt.Sprint("update ", n)}}}}}
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		a := g.tryReply(asked, said, "Idempotency-Key", fmt.Sprint(kind, n))
-		if a.err == nil && a.status < 300 {
+		a := g.TryReply(asked, said, "Idempotency-Key", fmt.Sprint(kind, n))
+		if a.Err == nil && a.Status < 300 {
 			return
 		}
 		if time.Since(began) > 30*time.Second {
-			a.errorf("a reply is never acknowledged")
+			a.Errorf("a reply is never acknowledged")
 			return
 		}
 	}

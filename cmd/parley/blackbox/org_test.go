@@ -6,104 +6,104 @@ import (
 )
 
 func TestOrgPatch(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, other := s.org(t), s.org(t)
-		before := o.get("/org").want(200).shaped(orgShape)
-		o.patch("/org", obj{}).want(200).shaped(orgShape).is("name", before.at("name"))
-		o.patch("/org", nil).as("empty body").want(200).is("name", before.at("name"))
-		a := o.patch("/org", obj{"name": "New", "contact_email": "x@y.z", "country_code": "de", "unheard_of": 1}).want(200).shaped(orgShape)
-		a.is("name", "New", "contact_email", "x@y.z", "country_code", "DE", "slug", o.slug, "id", o.id)
-		o.get("/org").want(200).is("name", "New", "country_code", "DE", "created_at", before.at("created_at"))
-		o.patch("/org", obj{"name": nil, "slug": nil}).as("null ignored").want(200).is("name", "New", "slug", o.slug)
-		o.patch("/org", obj{"contact_email": nil, "country_code": nil}).as("null clears").want(200).is("contact_email", nil, "country_code", nil)
-		o.get("/org").want(200).is("contact_email", nil, "country_code", nil, "name", "New")
-		o.patch("/org", obj{"slug": o.slug}).as("own slug").want(200).is("slug", o.slug)
-		o.patch("/org", obj{"slug": freshSlug()}).as("another slug").refused(409, "slug_immutable")
-		if c := o.patch("/org", obj{"slug": other.slug}).as("slug of another").want(409); c.at("code") != "slug_immutable" && c.at("code") != "slug_taken" {
-			c.errorf("want slug_immutable or slug_taken")
+	Each(t, func(t *testing.T, s *Server) {
+		o, other := s.Org(t), s.Org(t)
+		before := o.Get("/org").Want(200).Shaped(OrgShape)
+		o.Patch("/org", obj{}).Want(200).Shaped(OrgShape).Is("name", before.At("name"))
+		o.Patch("/org", nil).As("empty body").Want(200).Is("name", before.At("name"))
+		a := o.Patch("/org", obj{"name": "New", "contact_email": "x@y.z", "country_code": "de", "unheard_of": 1}).Want(200).Shaped(OrgShape)
+		a.Is("name", "New", "contact_email", "x@y.z", "country_code", "DE", "slug", o.Slug, "id", o.ID)
+		o.Get("/org").Want(200).Is("name", "New", "country_code", "DE", "created_at", before.At("created_at"))
+		o.Patch("/org", obj{"name": nil, "slug": nil}).As("null ignored").Want(200).Is("name", "New", "slug", o.Slug)
+		o.Patch("/org", obj{"contact_email": nil, "country_code": nil}).As("null clears").Want(200).Is("contact_email", nil, "country_code", nil)
+		o.Get("/org").Want(200).Is("contact_email", nil, "country_code", nil, "name", "New")
+		o.Patch("/org", obj{"slug": o.Slug}).As("own slug").Want(200).Is("slug", o.Slug)
+		o.Patch("/org", obj{"slug": FreshSlug()}).As("another slug").Refused(409, "slug_immutable")
+		if c := o.Patch("/org", obj{"slug": other.Slug}).As("slug of another").Want(409); c.At("code") != "slug_immutable" && c.At("code") != "slug_taken" {
+			c.Errorf("want slug_immutable or slug_taken")
 		}
-		o.patch("/org", obj{"slug": "NOT A SLUG"}).invalid("body.slug", "")
-		o.patch("/org", obj{"name": ""}).invalid("body.name", "")
-		o.patch("/org", obj{"name": strings.Repeat("n", 201)}).invalid("body.name", "string_too_long")
-		o.patch("/org", obj{"contact_email": "none"}).invalid("body.contact_email", "")
+		o.Patch("/org", obj{"slug": "NOT A SLUG"}).Invalid("body.slug", "")
+		o.Patch("/org", obj{"name": ""}).Invalid("body.name", "")
+		o.Patch("/org", obj{"name": strings.Repeat("n", 201)}).Invalid("body.name", "string_too_long")
+		o.Patch("/org", obj{"contact_email": "none"}).Invalid("body.contact_email", "")
 		for _, c := range []string{"", "D", "DEU", "D1", "ÄÖ"} {
-			o.patch("/org", obj{"country_code": c}).as("country %q", c).invalid("body.country_code", "")
+			o.Patch("/org", obj{"country_code": c}).As("country %q", c).Invalid("body.country_code", "")
 		}
-		o.get("/org").want(200).is("name", "New", "contact_email", nil, "slug", o.slug)
+		o.Get("/org").Want(200).Is("name", "New", "contact_email", nil, "slug", o.Slug)
 	})
 }
 
 func TestOrgCountsActiveAgents(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a := o.agent("one")
-		o.agent("two")
-		o.get("/org").want(200).is("agent_count", 2)
-		o.delete(a.path("")).want(204)
-		o.get("/org").want(200).is("agent_count", 1)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a := o.Agent("one")
+		o.Agent("two")
+		o.Get("/org").Want(200).Is("agent_count", 2)
+		o.Delete(a.Path("")).Want(204)
+		o.Get("/org").Want(200).Is("agent_count", 1)
 	})
 }
 
 func TestQuotas(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		o.agent("one")
-		a := o.get("/org/quotas").want(200).is("tier", 1, "quotas.agents.used", 1)
-		quotas, _ := a.at("quotas").(obj)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		o.Agent("one")
+		a := o.Get("/org/quotas").Want(200).Is("tier", 1, "quotas.agents.used", 1)
+		quotas, _ := a.At("quotas").(obj)
 		for _, name := range []string{"agents", "messages_per_day", "groups", "webhooks_per_agent", "group_members", "streams_per_agent", "exports_per_hour"} {
 			q, ok := quotas[name].(obj)
 			if _, has := q["limit"]; !ok || !has {
-				a.errorf("no limit of %s", name)
+				a.Errorf("no limit of %s", name)
 				continue
 			}
 			if name == "exports_per_hour" {
-				a.is("quotas.exports_per_hour.limit", 1)
+				a.Is("quotas.exports_per_hour.limit", 1)
 			} else if q["limit"] != nil {
-				a.errorf("the open profile limits %s", name)
+				a.Errorf("the open profile limits %s", name)
 			}
 		}
-		if !ofKind(a.at("quotas.messages_per_day.resets_at"), "time") || !strings.HasSuffix(a.str("quotas.messages_per_day.resets_at"), "T00:00:00.000000Z") {
-			a.errorf("messages_per_day does not reset at 00:00 UTC")
+		if !OfKind(a.At("quotas.messages_per_day.resets_at"), "time") || !strings.HasSuffix(a.Str("quotas.messages_per_day.resets_at"), "T00:00:00.000000Z") {
+			a.Errorf("messages_per_day does not reset at 00:00 UTC")
 		}
 	})
 }
 
 func TestCredentials(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a := o.post("/org/credentials", nil).want(201).shaped("client_id:str client_secret:str")
-		id, secret := a.str("client_id"), a.str("client_secret")
-		if id == o.client || secret == o.secret {
-			a.errorf("the second credential is the first")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a := o.Post("/org/credentials", nil).Want(201).Shaped("client_id:str client_secret:str")
+		id, secret := a.Str("client_id"), a.Str("client_secret")
+		if id == o.Client || secret == o.Secret {
+			a.Errorf("the second credential is the first")
 		}
-		second := s.grant(t, id, secret).want(200).str("access_token")
-		s.call(t, second, "GET", "/org", nil).want(200).is("id", o.id)
-		s.grant(t, id, o.secret).as("secret of another credential").want(401)
+		second := s.Grant(t, id, secret).Want(200).Str("access_token")
+		s.Call(t, second, "GET", "/org", nil).Want(200).Is("id", o.ID)
+		s.Grant(t, id, o.Secret).As("secret of another credential").Want(401)
 
-		foreign := s.org(t)
-		if c := foreign.delete("/org/credentials/" + id).as("foreign credential"); c.status != 404 && c.status != 403 {
-			c.errorf("want 404 or 403")
+		foreign := s.Org(t)
+		if c := foreign.Delete("/org/credentials/" + id).As("foreign credential"); c.Status != 404 && c.Status != 403 {
+			c.Errorf("want 404 or 403")
 		}
-		o.delete("/org/credentials/"+nobody).refused(404, "not_found")
-		o.delete("/org/credentials/" + id).want(204)
-		s.call(t, second, "GET", "/org", nil).as("token of a deleted credential").want(401).is("error", "AuthenticationError")
-		s.grant(t, id, secret).as("deleted credential").want(401).is("error", "invalid_client")
-		o.get("/org").as("the other credential").want(200)
-		s.grant(t, o.client, o.secret).want(200)
+		o.Delete("/org/credentials/"+Nobody).Refused(404, "not_found")
+		o.Delete("/org/credentials/" + id).Want(204)
+		s.Call(t, second, "GET", "/org", nil).As("token of a deleted credential").Want(401).Is("error", "AuthenticationError")
+		s.Grant(t, id, secret).As("deleted credential").Want(401).Is("error", "invalid_client")
+		o.Get("/org").As("the other credential").Want(200)
+		s.Grant(t, o.Client, o.Secret).Want(200)
 	})
 }
 
 // TestTenCredentials: an organization has at most ten live credentials. Revoking one
 // makes room.
 func TestTenCredentials(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
 		client := ""
 		for range 9 {
-			client = o.post("/org/credentials", obj{}).want(201).str("client_id")
+			client = o.Post("/org/credentials", obj{}).Want(201).Str("client_id")
 		}
-		o.post("/org/credentials", obj{}).as("the eleventh").refused(403, "quota_exceeded").is("quota", "credentials", "limit", 10, "used", 10)
-		o.delete("/org/credentials/" + client).want(204)
-		o.post("/org/credentials", obj{}).want(201)
+		o.Post("/org/credentials", obj{}).As("the eleventh").Refused(403, "quota_exceeded").Is("quota", "credentials", "limit", 10, "used", 10)
+		o.Delete("/org/credentials/" + client).Want(204)
+		o.Post("/org/credentials", obj{}).Want(201)
 	})
 }

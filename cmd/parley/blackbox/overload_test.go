@@ -33,16 +33,16 @@ type ready struct {
 	request string
 }
 
-func getReady(a, b *agent, n int, payload string) ([]ready, error) {
-	body, err := json.Marshal(message(b, obj{"encrypted_payload": payload}))
+func getReady(a, b *Agent, n int, payload string) ([]ready, error) {
+	body, err := json.Marshal(Message(b, obj{"encrypted_payload": payload}))
 	if err != nil {
 		return nil, err
 	}
-	request := "POST /messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + a.token + "\r\nX-Svc-Agent: " + a.id +
+	request := "POST /messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + a.Token + "\r\nX-Svc-Agent: " + a.ID +
 		"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + string(body)
 	var all []ready
 	for range n {
-		conn, err := net.DialTimeout("tcp", a.s.addr, 10*time.Second)
+		conn, err := net.DialTimeout("tcp", a.S.Addr, 10*time.Second)
 		if err != nil {
 			return nil, err
 		}
@@ -77,34 +77,34 @@ func TestBurst(t *testing.T) {
 	t.Parallel()
 	const each, patience = 3000, 40 * time.Second
 	s, in := watched(t)
-	a, b := pair(t, s)
-	concurrently(64, func(int) *answer { return a.trySend(b, nil) })
-	b.everything()
+	a, b := Pair(t, s)
+	Concurrently(64, func(int) *Answer { return a.TrySend(b, nil) })
+	b.Everything()
 	base, before := in.observe(t), paced(a, b, time.Second)
-	want := len(b.everything())
+	want := len(b.Everything())
 	accepted, refused := 0, 0
 	for round := 1; round <= 3 && (refused == 0 || round == 1); round++ {
 		all, err := getReady(a, b, each, strings.Repeat("x", round*8000))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+		_ = s.Cmd.Process.Signal(syscall.SIGSTOP)
 		for _, r := range all {
 			if _, err := io.WriteString(r.conn, r.request); err != nil {
 				t.Fatal(err)
 			}
 		}
 		began := time.Now()
-		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		_ = s.Cmd.Process.Signal(syscall.SIGCONT)
 		slowest := time.Duration(0)
-		for _, v := range concurrently(each, func(i int) verdict { return all[i].answered(began, patience) }) {
+		for _, v := range Concurrently(each, func(i int) verdict { return all[i].answered(began, patience) }) {
 			slowest = max(slowest, v.took)
 			switch seconds, err := strconv.Atoi(v.again); {
 			case v.err != nil:
 				t.Fatalf("a request was not answered after %v: %v", v.took, v.err)
 			case v.status == 201:
 				accepted++
-			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", text(v.body, "request_id") == "":
+			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", Text(v.body, "request_id") == "":
 				t.Fatalf("answered %d, Retry-After %q: %v", v.status, v.again, v.body)
 			default:
 				refused++
@@ -121,7 +121,7 @@ func TestBurst(t *testing.T) {
 	if accepted == 0 {
 		t.Error("no request was accepted")
 	}
-	if got := len(b.everything()) - want; got != accepted {
+	if got := len(b.Everything()) - want; got != accepted {
 		t.Errorf("%d were acknowledged and %d are stored", accepted, got)
 	}
 	now, is := in.returnsTo(t, base, 30*time.Second)
@@ -153,13 +153,13 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	}
 	t.Parallel()
 	const files, most = 400, 100 // others than connections have 200 and half of the rest
-	s := startThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
-	a, b := pair(t, s)
-	client.CloseIdleConnections()
+	s := StartThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
+	a, b := Pair(t, s)
+	Client.CloseIdleConnections()
 	refusals, cut := 0, 0
 	var open []net.Conn
 	for range files + 100 {
-		conn, err := net.DialTimeout("tcp", s.addr, 5*time.Second)
+		conn, err := net.DialTimeout("tcp", s.Addr, 5*time.Second)
 		switch {
 		case errors.Is(err, syscall.ECONNRESET):
 			cut++
@@ -170,12 +170,12 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		}
 	}
 	held := slices.Clone(open)
-	eventually(t, "those that are too many are told so, or are cut", func() bool {
+	Eventually(t, "those that are too many are told so, or are cut", func() bool {
 		held = slices.DeleteFunc(held, func(conn net.Conn) bool {
 			v := ready{conn: conn}.answered(time.Now(), 10*time.Millisecond)
 			switch {
 			case v.status == 503:
-				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || text(v.body, "request_id") == "" {
+				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || Text(v.body, "request_id") == "" {
 					t.Errorf("rejected with Retry-After %q: %v", v.again, v.body)
 				}
 				refusals++
@@ -199,8 +199,8 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	eventually(t, "there is room again", func() bool { return a.trySend(b, nil).status == 201 })
-	if n := len(b.everything()); n != 1 {
+	Eventually(t, "there is room again", func() bool { return a.TrySend(b, nil).Status == 201 })
+	if n := len(b.Everything()); n != 1 {
 		t.Errorf("%d messages in the inbox, want 1", n)
 	}
 	for n := range most + 20 { // a stream takes a place too, and frees it
@@ -210,7 +210,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		}
 		e.reset()
 	}
-	if said := s.log.text(); strings.Contains(said, "too many open files") {
-		t.Errorf("the server ran out of descriptors: %s", s.log.tail())
+	if said := s.Log.Text(); strings.Contains(said, "too many open files") {
+		t.Errorf("the server ran out of descriptors: %s", s.Log.Tail())
 	}
 }

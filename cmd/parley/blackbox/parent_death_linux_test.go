@@ -2,5 +2,5 @@ package blackbox
 
 import "syscall"
 
-// dieWithParent makes the kernel kill the server when the test process dies.
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// DieWithParent makes the kernel kill the server when the test process dies.
+func DieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

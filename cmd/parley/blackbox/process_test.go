@@ -10,137 +10,137 @@ import (
 )
 
 func TestEverythingSurvivesAKill(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		a, b := pair(t, s)
-		revoked := b.org.agent("revoked")
-		revoked.delete(revoked.path("")).want(204)
-		b.patch("/org", obj{"name": "Kept", "country_code": "fr"}).want(200)
-		b.patch(b.path(""), obj{"unlisted": true}).want(200)
-		sign, _ := newKeys()
-		b.post(b.path("/keys"), obj{"signing_public_key": signJWK(sign)}).want(200)
-		m := a.send(b, obj{"self_encrypted_payload": "bWluZQ", "conversation_metadata": obj{"k": "v"}})
-		r := b.reply(m)
-		conversation := "/conversations/" + text(m, "conversation_id")
-		a.patch(conversation+"/status", obj{"status": "paused"}).want(200)
-		unread := a.send(b)
-		second := b.post("/org/credentials", nil).want(201)
-		b.delete("/org/credentials/" + second.str("client_id")).want(204)
-		paths := map[*agent][]string{
-			a: {"/org", "/agents", a.path(""), conversation, conversation + "/participants", conversation + "/messages", a.path("/conversations"), "/messages/" + text(r, "id")},
-			b: {"/org", "/agents?include_revoked=true", b.path(""), conversation + "/messages", b.path("/messages"), b.path("/conversations"), "/messages/" + text(m, "id")},
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		a, b := Pair(t, s)
+		revoked := b.Org.Agent("revoked")
+		revoked.Delete(revoked.Path("")).Want(204)
+		b.Patch("/org", obj{"name": "Kept", "country_code": "fr"}).Want(200)
+		b.Patch(b.Path(""), obj{"unlisted": true}).Want(200)
+		sign, _ := NewKeys()
+		b.Post(b.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
+		m := a.Send(b, obj{"self_encrypted_payload": "bWluZQ", "conversation_metadata": obj{"k": "v"}})
+		r := b.Reply(m)
+		conversation := "/conversations/" + Text(m, "conversation_id")
+		a.Patch(conversation+"/status", obj{"status": "paused"}).Want(200)
+		unread := a.Send(b)
+		second := b.Post("/org/credentials", nil).Want(201)
+		b.Delete("/org/credentials/" + second.Str("client_id")).Want(204)
+		paths := map[*Agent][]string{
+			a: {"/org", "/agents", a.Path(""), conversation, conversation + "/participants", conversation + "/messages", a.Path("/conversations"), "/messages/" + Text(r, "id")},
+			b: {"/org", "/agents?include_revoked=true", b.Path(""), conversation + "/messages", b.Path("/messages"), b.Path("/conversations"), "/messages/" + Text(m, "id")},
 		}
 		look := func() map[string]any {
 			out := map[string]any{}
 			for g, list := range paths {
 				for _, path := range list {
-					out[g.name+" "+path] = g.get(path).want(200).value()
+					out[g.Name+" "+path] = g.Get(path).Want(200).Value()
 				}
 			}
-			for _, path := range []string{b.path("/keys"), b.path("/keys?kid=") + b.signKid(), "/agents/keys?ids=" + a.id + "," + b.id, "/.well-known/jwks.json", strings.TrimPrefix(b.pollURL, s.base)} {
-				out[path] = s.call(t, "", "GET", path, nil).want(200).value()
+			for _, path := range []string{b.Path("/keys"), b.Path("/keys?kid=") + b.SignKid(), "/agents/keys?ids=" + a.ID + "," + b.ID, "/.well-known/jwks.json", strings.TrimPrefix(b.PollURL, s.Base)} {
+				out[path] = s.Call(t, "", "GET", path, nil).Want(200).Value()
 			}
 			return out
 		}
 		look() // the first read records receipts
-		marked(t, a, unread, "delivered")
+		Marked(t, a, unread, "delivered")
 		before := look()
-		s.kill()
-		s.restart(t)
+		s.Kill()
+		s.Restart(t)
 		for what, now := range look() {
-			if !same(now, before[what]) {
+			if !Same(now, before[what]) {
 				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
-		s.grant(t, a.client, a.secret).want(200)
-		s.grant(t, second.str("client_id"), second.str("client_secret")).want(401)
-		b.post("/agents", newAgent("revoked")).refused(409, "name_taken")
-		s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": a.slug}).refused(409, "slug_taken")
-		b.reply(m)
-		a.patch(conversation+"/status", obj{"status": "completed"}).want(200)
-		if n := len(a.everything()); n != 2 {
+		s.Grant(t, a.Client, a.Secret).Want(200)
+		s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(401)
+		b.Post("/agents", NewAgent("revoked")).Refused(409, "name_taken")
+		s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": a.Slug}).Refused(409, "slug_taken")
+		b.Reply(m)
+		a.Patch(conversation+"/status", obj{"status": "completed"}).Want(200)
+		if n := len(a.Everything()); n != 2 {
 			t.Errorf("%d messages in the inbox, want 2", n)
 		}
 	})
 }
 
 func TestDrain(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		a, b := pair(t, s)
-		st := b.stream("")
-		st.opening()
-		waiting := a.ask(b, "?timeout_ms=1500", nil)
-		st.message()
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		a, b := Pair(t, s)
+		st := b.Stream("")
+		st.Opening()
+		waiting := a.Ask(b, "?timeout_ms=1500", nil)
+		st.Message()
 		began := time.Now()
-		if err := s.drain(10 * time.Second); err != nil {
-			t.Fatalf("SIGTERM: %v\n%s", err, s.log.tail())
+		if err := s.Drain(10 * time.Second); err != nil {
+			t.Fatalf("SIGTERM: %v\n%s", err, s.Log.Tail())
 		}
 		t.Logf("drained in %v", time.Since(began))
-		st.ends(time.Second)
-		if r := <-waiting; r.err != nil || r.status != 200 && r.status != 503 {
-			r.errorf("a request under way is finished")
+		st.Ends(time.Second)
+		if r := <-waiting; r.Err != nil || r.Status != 200 && r.Status != 503 {
+			r.Errorf("a request under way is finished")
 		} else {
-			t.Logf("the pending call was answered %d %v after %v", r.status, r.at("status"), r.took)
+			t.Logf("the pending call was answered %d %v after %v", r.Status, r.At("status"), r.Took)
 		}
-		if conn, err := net.DialTimeout("tcp", s.addr, time.Second); err == nil {
+		if conn, err := net.DialTimeout("tcp", s.Addr, time.Second); err == nil {
 			_ = conn.Close()
 			t.Error("a process still listens")
 		}
-		s.restart(t)
-		if n := len(b.everything()); n != 1 {
+		s.Restart(t)
+		if n := len(b.Everything()); n != 1 {
 			t.Errorf("%d messages after the restart, want 1", n)
 		}
 	})
 }
 
 func TestOneProcessPerDataDirectory(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
 		began := time.Now()
-		said := fails(t, s.dir, "--journals", journals)
+		said := Fails(t, s.Dir, "--journals", journals)
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("the second process took %v to fail", took)
 		}
-		if strings.Contains(said, announcement) {
+		if strings.Contains(said, Announcement) {
 			t.Errorf("the second process listened: %s", said)
 		}
-		if !strings.Contains(said, filepath.Base(s.dir)) || strings.Contains(said, "goroutine ") {
+		if !strings.Contains(said, filepath.Base(s.Dir)) || strings.Contains(said, "goroutine ") {
 			t.Errorf("not a clear message about the directory: %s", said)
 		}
-		s.call(t, "", "GET", "/health", nil).want(200)
-		s.org(t)
+		s.Call(t, "", "GET", "/health", nil).Want(200)
+		s.Org(t)
 	})
 }
 
 func TestJournalsAreFixed(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		o := s.org(t)
-		if err := s.drain(10 * time.Second); err != nil {
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		o := s.Org(t)
+		if err := s.Drain(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		other := map[string]string{"1": "4", "4": "2"}[journals]
-		said := fails(t, s.dir, "--journals", other)
+		said := Fails(t, s.Dir, "--journals", other)
 		if !strings.Contains(said, "journal") || !strings.Contains(said, journals) || strings.Contains(said, "goroutine ") {
 			t.Errorf("not a clear message about the journals: %s", said)
 		}
-		s.restart(t)
-		o.get("/org").want(200).is("id", o.id)
+		s.Restart(t)
+		o.Get("/org").Want(200).Is("id", o.ID)
 	})
 }
 
 // TestStartOfAnEmptyServer: the first start writes and syncs the 512 files of the keyring.
 func TestStartOfAnEmptyServer(t *testing.T) {
-	oneServerOnly(t, "it measures the start")
-	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) {
+	OneServerOnly(t, "it measures the start")
+	for _, v := range Variants {
+		t.Run("journals="+v.Journals, func(t *testing.T) {
 			best := time.Hour
 			for range 3 {
 				began := time.Now()
-				s := start(t, "--journals", v.journals)
+				s := Start(t, "--journals", v.Journals)
 				best = min(best, time.Since(began))
-				s.kill()
+				s.Kill()
 			}
 			if best > 3*time.Second {
 				t.Errorf("an empty server took %v to start", best)
@@ -151,13 +151,13 @@ func TestStartOfAnEmptyServer(t *testing.T) {
 
 func TestVersionAndConfigCommands(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"config"}, {"--help"}, {"serve", "--help"}} {
-		cmd := exec.Command(binary, args...)
-		cmd.Env, cmd.Dir = cleanEnvironment(), t.TempDir()
+		cmd := exec.Command(Binary, args...)
+		cmd.Env, cmd.Dir = CleanEnvironment(), t.TempDir()
 		if said, err := cmd.CombinedOutput(); err != nil || len(said) == 0 {
 			t.Errorf("parley %v: %v\n%s", args, err, said)
 		}
 	}
-	if said := fails(t, t.TempDir(), "--no-such-flag"); said == "" {
+	if said := Fails(t, t.TempDir(), "--no-such-flag"); said == "" {
 		t.Error("an unknown flag fails without a message")
 	}
 }

@@ -28,38 +28,38 @@ func (p rateLimit) every() time.Duration {
 
 // rateFaults makes requests until one is rejected and checks the rate headers of each
 // answer. It allows for requests that became free meanwhile, however slow the machine is.
-func rateFaults(p rateLimit, ask func() *answer) (faults []string) {
-	fault := func(a *answer, format string, args ...any) {
-		faults = append(faults, a.dump(fmt.Sprintf(format, args...)))
+func rateFaults(p rateLimit, ask func() *Answer) (faults []string) {
+	fault := func(a *Answer, format string, args ...any) {
+		faults = append(faults, a.Dump(fmt.Sprintf(format, args...)))
 	}
 	began := time.Now()
 	for i := 0; ; i++ {
 		a := ask()
 		free := int(time.Since(began) / p.every()) // an upper bound
-		left, errLeft := strconv.Atoi(a.header.Get("RateLimit-Remaining"))
-		reset, errReset := strconv.Atoi(a.header.Get("RateLimit-Reset"))
+		left, errLeft := strconv.Atoi(a.Header.Get("RateLimit-Remaining"))
+		reset, errReset := strconv.Atoi(a.Header.Get("RateLimit-Reset"))
 		switch {
-		case a.err != nil:
+		case a.Err != nil:
 			fault(a, "no answer")
 			return faults
-		case a.header.Get("RateLimit-Limit") != strconv.Itoa(p.rate):
-			fault(a, "RateLimit-Limit is %q, want %d", a.header.Get("RateLimit-Limit"), p.rate)
+		case a.Header.Get("RateLimit-Limit") != strconv.Itoa(p.rate):
+			fault(a, "RateLimit-Limit is %q, want %d", a.Header.Get("RateLimit-Limit"), p.rate)
 		case errReset != nil || reset < 1 || reset > int(p.window/time.Second):
-			fault(a, "RateLimit-Reset is %q", a.header.Get("RateLimit-Reset"))
+			fault(a, "RateLimit-Reset is %q", a.Header.Get("RateLimit-Reset"))
 		}
-		if a.status == http.StatusTooManyRequests {
+		if a.Status == http.StatusTooManyRequests {
 			if i < p.rate {
 				fault(a, "request %d of %d is refused", i+1, p.rate)
 			}
-			if wait, _ := strconv.Atoi(a.header.Get("Retry-After")); p.exact && time.Duration(wait)*time.Second < p.window-time.Since(began) {
+			if wait, _ := strconv.Atoi(a.Header.Get("Retry-After")); p.exact && time.Duration(wait)*time.Second < p.window-time.Since(began) {
 				fault(a, "Retry-After is %d, the first request leaves the window later", wait)
 			}
 			return append(faults, refusalFaults(p, a)...)
 		}
 		if least := p.rate - 1 - i; errLeft != nil || left < max(least, 0) || left > least+free {
-			fault(a, "RateLimit-Remaining is %q after %d requests", a.header.Get("RateLimit-Remaining"), i+1)
+			fault(a, "RateLimit-Remaining is %q after %d requests", a.Header.Get("RateLimit-Remaining"), i+1)
 		}
-		if a.header.Get("Retry-After") != "" {
+		if a.Header.Get("Retry-After") != "" {
 			fault(a, "Retry-After where nothing is refused")
 		}
 		if i >= p.rate+free {
@@ -70,22 +70,22 @@ func rateFaults(p rateLimit, ask func() *answer) (faults []string) {
 }
 
 // refusalFaults checks a 429.
-func refusalFaults(p rateLimit, a *answer) (faults []string) {
-	fault := func(format string, args ...any) { faults = append(faults, a.dump(fmt.Sprintf(format, args...))) }
-	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
+func refusalFaults(p rateLimit, a *Answer) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, a.Dump(fmt.Sprintf(format, args...))) }
+	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if longest := int(p.every()/time.Second) + 1; err != nil || wait < 1 || wait > longest {
-		fault("Retry-After is %q, want whole seconds from 1 to %d", a.header.Get("Retry-After"), longest)
+		fault("Retry-After is %q, want whole seconds from 1 to %d", a.Header.Get("Retry-After"), longest)
 	}
-	if a.header.Get("RateLimit-Remaining") != "0" {
-		fault("RateLimit-Remaining is %q", a.header.Get("RateLimit-Remaining"))
+	if a.Header.Get("RateLimit-Remaining") != "0" {
+		fault("RateLimit-Remaining is %q", a.Header.Get("RateLimit-Remaining"))
 	}
-	if a.at("code") != "rate_limited" || !same(a.at("retry_after"), wait) || text(a.body, "detail") == "" {
+	if a.At("code") != "rate_limited" || !Same(a.At("retry_after"), wait) || Text(a.Body, "detail") == "" {
 		fault("not the body of a 429")
 	}
-	if a.at("error") != "RateLimitError" {
-		fault("error is %v", a.at("error"))
+	if a.At("error") != "RateLimitError" {
+		fault("error is %v", a.At("error"))
 	}
-	if id := a.header.Get("X-Request-ID"); id == "" || a.at("request_id") != id {
+	if id := a.Header.Get("X-Request-ID"); id == "" || a.At("request_id") != id {
 		fault("request_id is not the X-Request-ID %q", id)
 	}
 	return faults
@@ -93,21 +93,21 @@ func refusalFaults(p rateLimit, a *answer) (faults []string) {
 
 // addressFaults makes requests with different addresses in X-Forwarded-For. If the server
 // trusts the header, each address has a rate of its own; otherwise all share one.
-func addressFaults(p rateLimit, believed bool, ask func(forwarded string) *answer) (faults []string) {
+func addressFaults(p rateLimit, believed bool, ask func(forwarded string) *Answer) (faults []string) {
 	began := time.Now()
 	for i := range p.rate + 2 {
 		a := ask(fmt.Sprintf("198.51.100.%d", i+1))
 		free := int(time.Since(began) / p.every())
-		refused := a.status == http.StatusTooManyRequests
+		refused := a.Status == http.StatusTooManyRequests
 		if believed && refused || !believed && refused && i < p.rate || !believed && !refused && i >= p.rate+free {
-			faults = append(faults, a.dump(fmt.Sprintf("request %d, each from another address", i+1)))
+			faults = append(faults, a.Dump(fmt.Sprintf("request %d, each from another address", i+1)))
 		}
 	}
 	if !believed {
 		return faults
 	}
 	for range p.rate { // one was used before
-		if a := ask("198.51.100.1"); a.status == http.StatusTooManyRequests {
+		if a := ask("198.51.100.1"); a.Status == http.StatusTooManyRequests {
 			return faults
 		}
 	}
@@ -124,15 +124,15 @@ type fakeLimiter struct {
 	used   map[string]int
 }
 
-func (g *fakeLimiter) ask(key string) *answer {
+func (g *fakeLimiter) ask(key string) *Answer {
 	if g.used == nil {
 		g.used = map[string]int{}
 	}
 	if g.defect == "takes all for one" {
 		key = ""
 	}
-	a := &answer{status: 200, header: http.Header{}, body: obj{}}
-	a.header.Set("X-Request-ID", "r")
+	a := &Answer{Status: 200, Header: http.Header{}, Body: obj{}}
+	a.Header.Set("X-Request-ID", "r")
 	refused := g.used[key] >= g.rate
 	switch {
 	case g.defect == "never counts":
@@ -145,44 +145,44 @@ func (g *fakeLimiter) ask(key string) *answer {
 			g.used[key]++
 		}
 	}
-	a.header.Set("RateLimit-Limit", strconv.Itoa(g.rate))
-	a.header.Set("RateLimit-Remaining", strconv.Itoa(max(0, g.rate-g.used[key])))
-	a.header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)))
+	a.Header.Set("RateLimit-Limit", strconv.Itoa(g.rate))
+	a.Header.Set("RateLimit-Remaining", strconv.Itoa(max(0, g.rate-g.used[key])))
+	a.Header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)))
 	if refused {
-		a.status = 429
-		a.header.Set("Retry-After", strconv.Itoa(int(g.every()/time.Second)))
-		a.body = obj{"error": "RateLimitError", "code": "rate_limited", "detail": "Wait.", "request_id": "r", "retry_after": int(g.every() / time.Second)}
+		a.Status = 429
+		a.Header.Set("Retry-After", strconv.Itoa(int(g.every()/time.Second)))
+		a.Body = obj{"error": "RateLimitError", "code": "rate_limited", "detail": "Wait.", "request_id": "r", "retry_after": int(g.every() / time.Second)}
 	}
 	g.applyDefect(a)
 	return a
 }
 
 // applyDefect makes the answer differ from the limiter's state.
-func (g *fakeLimiter) applyDefect(a *answer) {
+func (g *fakeLimiter) applyDefect(a *Answer) {
 	switch {
 	case g.defect == "says nothing":
-		a.header.Del("RateLimit-Remaining")
+		a.Header.Del("RateLimit-Remaining")
 	case g.defect == "says another limit":
-		a.header.Set("RateLimit-Limit", strconv.Itoa(g.rate+1))
+		a.Header.Set("RateLimit-Limit", strconv.Itoa(g.rate+1))
 	case g.defect == "says too many are left":
-		a.header.Set("RateLimit-Remaining", strconv.Itoa(g.rate))
+		a.Header.Set("RateLimit-Remaining", strconv.Itoa(g.rate))
 	case g.defect == "resets beyond the window":
-		a.header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)+1))
+		a.Header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)+1))
 	case g.defect == "asks all to wait":
-		a.header.Set("Retry-After", "1")
-	case a.status != 429:
+		a.Header.Set("Retry-After", "1")
+	case a.Status != 429:
 	case g.defect == "has no Retry-After":
-		a.header.Del("Retry-After")
+		a.Header.Del("Retry-After")
 	case g.defect == "has half seconds":
-		a.header.Set("Retry-After", "1.5")
+		a.Header.Set("Retry-After", "1.5")
 	case g.defect == "asks for no wait":
-		a.header.Set("Retry-After", "0")
+		a.Header.Set("Retry-After", "0")
 	case g.defect == "asks for a day":
-		a.header.Set("Retry-After", "86400")
+		a.Header.Set("Retry-After", "86400")
 	case g.defect == "has another body":
-		a.body = obj{}
+		a.Body = obj{}
 	case g.defect == "has another wait in its body":
-		a.body["retry_after"] = 1
+		a.Body["retry_after"] = 1
 	}
 }
 
@@ -195,7 +195,7 @@ func TestRateFaultsControl(t *testing.T) {
 		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",
 	} {
 		g := fakeLimiter{rateLimit: p, defect: defect}
-		if faults := rateFaults(p, func() *answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
+		if faults := rateFaults(p, func() *Answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
 			t.Errorf("a limiter that %q: %q", defect, faults)
 		}
 	}
@@ -205,9 +205,9 @@ func TestRateFaultsControl(t *testing.T) {
 		"takes all for one": func(string) string { return "" },
 	} {
 		g := fakeLimiter{rateLimit: p, defect: defect}
-		believes := addressFaults(p, true, func(address string) *answer { return g.ask(key(address)) })
+		believes := addressFaults(p, true, func(address string) *Answer { return g.ask(key(address)) })
 		g = fakeLimiter{rateLimit: p, defect: defect}
-		ignores := addressFaults(p, false, func(address string) *answer { return g.ask(key(address)) })
+		ignores := addressFaults(p, false, func(address string) *Answer { return g.ask(key(address)) })
 		if (len(believes) == 0) != (defect == "") || (len(ignores) == 0) != (defect == "takes all for one") {
 			t.Errorf("a limiter that %q: believing %q, not believing %q", defect, believes, ignores)
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// report reports the faults that a check found.
-func report(t testing.TB, what string, faults []string) {
+// Report reports the faults that a check found.
+func Report(t testing.TB, what string, faults []string) {
 	t.Helper()
 	for _, fault := range faults {
 		t.Errorf("%s: %s", what, fault)
@@ -20,56 +20,56 @@ func report(t testing.TB, what string, faults []string) {
 type rateCase struct {
 	what string
 	rateLimit
-	ask func() *answer
+	ask func() *Answer
 }
 
 // TestRates: each kind of request has its own rate, which is enforced and stated on every
 // answer, whatever the status.
 func TestRates(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
-		o, other := s.org(t), s.org(t)
-		g, h := o.agent("g"), other.agent("h")
-		s.kill()
-		s.flags = append(s.flags, "--rate", "register=2", "--rate", "token=3", "--rate", "token_failures=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
-		s.restart(t)
-		from := func(address, method, path string, body any) func() *answer {
-			return func() *answer { return s.call(t, "", method, path, body, "X-Forwarded-For", address) }
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
+		o, other := s.Org(t), s.Org(t)
+		g, h := o.Agent("g"), other.Agent("h")
+		s.Kill()
+		s.Flags = append(s.Flags, "--rate", "register=2", "--rate", "token=3", "--rate", "token_failures=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
+		s.Restart(t)
+		from := func(address, method, path string, body any) func() *Answer {
+			return func() *Answer { return s.Call(t, "", method, path, body, "X-Forwarded-For", address) }
 		}
-		head := g.stream("").resp.Header
+		head := g.Stream("").Resp.Header
 		if head.Get("RateLimit-Limit") != "4" || head.Get("RateLimit-Remaining") != "3" || head.Get("RateLimit-Reset") != "15" {
 			t.Errorf("a stream opened with %v", head)
 		}
 		for _, c := range []rateCase{
-			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
+			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return other.Post("/groups", obj{}) }},
 			{"public", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
-			{"WebFinger", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.5", "GET", webFinger(g), nil)},
-			{"DID document", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.6", "GET", g.path("/did.json"), nil)},
+			{"WebFinger", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.5", "GET", WebFinger(g), nil)},
+			{"DID document", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.6", "GET", g.Path("/did.json"), nil)},
 			{"solve", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
-			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
-			{"token", rateLimit{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
-			{"token, guessed", rateLimit{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
+			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": FreshSlug()})},
+			{"token", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return s.Grant(t, o.Client, o.Secret) }},
+			{"token, guessed", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return s.Grant(t, other.Client, "guess") }},
 			{"token, guessed elsewhere", rateLimit{rate: 3, window: time.Minute}, from("192.0.2.4", "POST", "/oauth/token", nil)},
-			{"reads", rateLimit{rate: 4, window: time.Minute}, func() *answer { return other.get("/org") }},
+			{"reads", rateLimit{rate: 4, window: time.Minute}, func() *Answer { return other.Get("/org") }},
 		} {
-			report(t, c.what, rateFaults(c.rateLimit, c.ask))
+			Report(t, c.what, rateFaults(c.rateLimit, c.ask))
 		}
 		began := time.Now()
-		if st, a := h.listen(""); st != nil {
-			st.close()
+		if st, a := h.Listen(""); st != nil {
+			st.Close()
 			if time.Since(began) < 15*time.Second {
 				t.Error("a stream opened beyond the rate")
 			}
-		} else if a.status != 429 || a.header.Get("Retry-After") == "" {
-			a.errorf("a stream beyond the rate: %v", a.header)
+		} else if a.Status != 429 || a.Header.Get("Retry-After") == "" {
+			a.Errorf("a stream beyond the rate: %v", a.Header)
 		}
 		// The rates of other callers, and of other kinds of requests, are unaffected.
-		o.get("/org").want(200)
-		o.patch("/org", obj{}).want(200)
-		from("192.0.2.9", "GET", "/version", nil)().want(200)
+		o.Get("/org").Want(200)
+		o.Patch("/org", obj{}).Want(200)
+		from("192.0.2.9", "GET", "/version", nil)().Want(200)
 		for range 20 {
-			if a := s.call(t, "", "GET", "/health", nil).want(200); a.header.Get("RateLimit-Limit") != "" {
-				a.errorf("the health check is limited")
+			if a := s.Call(t, "", "GET", "/health", nil).Want(200); a.Header.Get("RateLimit-Limit") != "" {
+				a.Errorf("the health check is limited")
 			}
 		}
 	})
@@ -100,26 +100,26 @@ func TestRatesOfTheProfiles(t *testing.T) {
 					flags = append(flags, word)
 				}
 			}
-			s := startThrough(t, through, flags...)
-			o := s.org(t)
-			stands := func(a *answer, want int) {
+			s := StartThrough(t, through, flags...)
+			o := s.Org(t)
+			stands := func(a *Answer, want int) {
 				t.Helper()
 				head := ""
 				if want > 0 {
 					head = strconv.Itoa(want)
 				}
-				if got := a.header.Get("RateLimit-Limit"); got != head || (a.header.Get("RateLimit-Reset") == "") != (head == "") {
-					a.errorf("RateLimit-Limit is %q, want %q", got, head)
+				if got := a.Header.Get("RateLimit-Limit"); got != head || (a.Header.Get("RateLimit-Reset") == "") != (head == "") {
+					a.Errorf("RateLimit-Limit is %q, want %q", got, head)
 				}
 			}
-			stands(s.challenge(t, freshSlug()), c.register)
-			stands(s.grant(t, o.client, o.secret).want(200), c.token)
-			stands(s.grant(t, o.client, "guess").want(401), c.failures)
-			stands(o.patch("/org", obj{}).want(200), c.writes)
-			stands(o.get("/org").want(200), c.reads)
-			stands(o.get("/agents/"+nobody).want(404), c.reads)
-			stands(s.call(t, "", "GET", "/version", nil).want(200), c.public)
-			stands(s.polled(t, o.agent("a").pollURL, "").want(200), 20) // in every profile
+			stands(s.Challenge(t, FreshSlug()), c.register)
+			stands(s.Grant(t, o.Client, o.Secret).Want(200), c.token)
+			stands(s.Grant(t, o.Client, "guess").Want(401), c.failures)
+			stands(o.Patch("/org", obj{}).Want(200), c.writes)
+			stands(o.Get("/org").Want(200), c.reads)
+			stands(o.Get("/agents/"+Nobody).Want(404), c.reads)
+			stands(s.Call(t, "", "GET", "/version", nil).Want(200), c.public)
+			stands(s.Polled(t, o.Agent("a").PollURL, "").Want(200), 20) // in every profile
 		})
 	}
 }
@@ -147,9 +147,9 @@ func TestForwardedAddresses(t *testing.T) {
 			if c.proxies != "" {
 				flags = append(flags, "--trusted-proxies", c.proxies)
 			}
-			s := start(t, flags...)
-			report(t, name, addressFaults(rateLimit{rate: 3, window: time.Minute}, c.believed, func(address string) *answer {
-				return s.call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
+			s := Start(t, flags...)
+			Report(t, name, addressFaults(rateLimit{rate: 3, window: time.Minute}, c.believed, func(address string) *Answer {
+				return s.Call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
 			}))
 		})
 	}
@@ -158,32 +158,32 @@ func TestForwardedAddresses(t *testing.T) {
 // TestPollLimitsByAddressAndToken: a token has one limit for requests from all addresses;
 // an address has one limit for all its requests, including guesses.
 func TestPollLimitsByAddressAndToken(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
-		o, asked := s.org(t), 0
-		poll := func(url, from string) *answer {
-			return s.call(t, "", "GET", strings.TrimPrefix(url, s.base), nil, "X-Forwarded-For", from)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
+		o, asked := s.Org(t), 0
+		poll := func(url, from string) *Answer {
+			return s.Call(t, "", "GET", strings.TrimPrefix(url, s.Base), nil, "X-Forwarded-For", from)
 		}
-		first, second := o.agent("first"), o.agent("second")
+		first, second := o.Agent("first"), o.Agent("second")
 		// The answer states the limit that is reached first: the token's, or the address's.
-		third, fourth := o.agent("third"), o.agent("fourth")
-		for i, c := range []struct{ url, left string }{{third.pollURL, "2"}, {third.pollURL, "1"}, {fourth.pollURL, "1"}} {
-			if left := poll(c.url, "192.0.2.200").want(200).header.Get("RateLimit-Remaining"); left != c.left {
+		third, fourth := o.Agent("third"), o.Agent("fourth")
+		for i, c := range []struct{ url, left string }{{third.PollURL, "2"}, {third.PollURL, "1"}, {fourth.PollURL, "1"}} {
+			if left := poll(c.url, "192.0.2.200").Want(200).Header.Get("RateLimit-Remaining"); left != c.left {
 				t.Errorf("poll %d of an address: %s remain, want %s", i+1, left, c.left)
 			}
 		}
-		report(t, "a token", rateFaults(rateLimit{rate: 3, window: time.Minute, exact: true}, func() *answer {
+		Report(t, "a token", rateFaults(rateLimit{rate: 3, window: time.Minute, exact: true}, func() *Answer {
 			asked++
-			return poll(first.pollURL, fmt.Sprintf("192.0.2.%d", asked))
+			return poll(first.PollURL, fmt.Sprintf("192.0.2.%d", asked))
 		}))
-		poll(second.pollURL, "192.0.2.1").want(200)
-		s.kill()
-		s.setFlag("--poll-limit", "4/0")
-		s.restart(t)
-		report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
-		report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
+		poll(second.PollURL, "192.0.2.1").Want(200)
+		s.Kill()
+		s.SetFlag("--poll-limit", "4/0")
+		s.Restart(t)
+		Report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *Answer { return poll(second.PollURL, "192.0.2.1") }))
+		Report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *Answer { return poll("/poll/"+RandomHex(10), "192.0.2.2") }))
 		for range 6 {
-			poll(second.pollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).want(200)
+			poll(second.PollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).Want(200)
 			asked++
 		}
 	})
@@ -194,31 +194,31 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 // from another address.
 func TestGuessesDoNotLockClientsOut(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
-	o := s.org(t)
-	ask := func(from, client, secret string) *answer {
-		return s.call(t, "", "POST", "/oauth/token", nil, "Authorization", basic(client, secret), "X-Forwarded-For", from)
+	s := Start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
+	o := s.Org(t)
+	ask := func(from, client, secret string) *Answer {
+		return s.Call(t, "", "POST", "/oauth/token", nil, "Authorization", Basic(client, secret), "X-Forwarded-For", from)
 	}
-	wrong := ask("192.0.2.1", o.client, "wrong").want(401)
-	unknown := ask("192.0.2.1", nobody, "wrong").want(401)
-	for _, a := range []*answer{wrong, unknown} {
-		delete(a.body, "request_id")
+	wrong := ask("192.0.2.1", o.Client, "wrong").Want(401)
+	unknown := ask("192.0.2.1", Nobody, "wrong").Want(401)
+	for _, a := range []*Answer{wrong, unknown} {
+		delete(a.Body, "request_id")
 	}
-	if !same(wrong.body, unknown.body) || wrong.header.Get("WWW-Authenticate") != unknown.header.Get("WWW-Authenticate") {
-		unknown.errorf("an unknown client is told from a wrong secret: %v", wrong.body)
+	if !Same(wrong.Body, unknown.Body) || wrong.Header.Get("WWW-Authenticate") != unknown.Header.Get("WWW-Authenticate") {
+		unknown.Errorf("an unknown client is told from a wrong secret: %v", wrong.Body)
 	}
 	// Of three hundred names from one address, the server checks twenty and those that
 	// became free meanwhile.
 	began, judged := time.Now(), 2
 	for i := range 300 {
-		a := ask("192.0.2.1", []string{randomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.client}[i%3], "wrong")
-		if a.status == 401 {
+		a := ask("192.0.2.1", []string{RandomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.Client}[i%3], "wrong")
+		if a.Status == 401 {
 			judged++
 			continue
 		}
-		a.refused(429, "rate_limited")
-		if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 4 {
-			a.errorf("Retry-After is %q", a.header.Get("Retry-After"))
+		a.Refused(429, "rate_limited")
+		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 4 {
+			a.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 		}
 	}
 	if free := int(time.Since(began)/(3*time.Second)) + 1; judged < 20 || judged > 20+free {
@@ -227,18 +227,18 @@ func TestGuessesDoNotLockClientsOut(t *testing.T) {
 	// Many addresses guess the secret of one client, each up to its limit.
 	for i := range 4 {
 		for range 20 {
-			ask(fmt.Sprintf("198.51.100.%d", i), o.client, "wrong").want(401)
+			ask(fmt.Sprintf("198.51.100.%d", i), o.Client, "wrong").Want(401)
 		}
 	}
 	began, judged = time.Now(), 1 // registration used one
 	for i := 0; ; i++ {
-		a := ask(fmt.Sprintf("203.0.113.%d", i), o.client, o.secret)
-		if a.status == 429 {
+		a := ask(fmt.Sprintf("203.0.113.%d", i), o.Client, o.Secret)
+		if a.Status == 429 {
 			break
 		}
-		a.want(200)
+		a.Want(200)
 		if judged++; judged > 20+int(time.Since(began)/time.Second)+1 {
-			a.fatalf("a client got more than twenty tokens at once")
+			a.Fatalf("a client got more than twenty tokens at once")
 		}
 	}
 	if judged < 20 {

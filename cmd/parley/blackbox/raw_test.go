@@ -179,12 +179,12 @@ func (e *rawReader) listen(patience time.Duration) string {
 		case answer.Header.Get("X-Request-ID") == "behind" && answer.StatusCode == 200:
 			return "open"
 		}
-		e.heard = append(e.heard, summaryOf(answer.StatusCode, body))
+		e.heard = append(e.heard, SummaryOf(answer.StatusCode, body))
 	}
 }
 
-// summaryOf returns an answer as golden files show it: the status and the error code.
-func summaryOf(status int, body []byte) string {
+// SummaryOf returns an answer as golden files show it: the status and the error code.
+func SummaryOf(status int, body []byte) string {
 	var problem struct {
 		Code  string `json:"code"`
 		Error any    `json:"error"`
@@ -212,14 +212,14 @@ func rawArchive(t testing.TB) *txtar.Archive {
 func TestRawRequests(t *testing.T) {
 	archive := rawArchive(t)
 	cases := rawCases(t, archive)
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		g, peer := o.agent("raw"), o.agent("peer")
-		known := map[string]string{"token": o.token, "agent": g.id, "peer": peer.id, "poll": strings.TrimPrefix(g.pollURL, s.base)}
-		got := concurrently(len(cases), func(i int) string {
-			outcome := cases[i].play(t, s.addr, known)
-			if a := s.call(t, "", "GET", "/health", nil); a.err != nil || a.status != 200 {
-				a.errorf("after %s", cases[i].name)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		g, peer := o.Agent("raw"), o.Agent("peer")
+		known := map[string]string{"token": o.Token, "agent": g.ID, "peer": peer.ID, "poll": strings.TrimPrefix(g.PollURL, s.Base)}
+		got := Concurrently(len(cases), func(i int) string {
+			outcome := cases[i].play(t, s.Addr, known)
+			if a := s.Call(t, "", "GET", "/health", nil); a.Err != nil || a.Status != 200 {
+				a.Errorf("after %s", cases[i].name)
 			}
 			return outcome
 		})
@@ -231,12 +231,12 @@ func TestRawRequests(t *testing.T) {
 		if len(cases) < 60 {
 			t.Errorf("only %d raw requests", len(cases))
 		}
-		for _, row := range peer.everything() {
+		for _, row := range peer.Everything() {
 			if row["type"] != "raw.v1.meant" {
 				t.Errorf("an unexpected message arrived: %v", row)
 			}
 		}
-		if *update && s == variants[0].server {
+		if *update && s == Variants[0].Server {
 			for i, c := range cases {
 				archive.Files[i].Data = []byte(strings.Join(c.lines, "\n") + "\n=> " + got[i] + "\n\n")
 			}
@@ -266,7 +266,7 @@ func TestRawRequestsControl(t *testing.T) {
 		}
 	}()
 	cases := rawCases(t, rawArchive(t))
-	got := concurrently(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
+	got := Concurrently(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
 	refused, served := 0, 0
 	for i, c := range cases {
 		if !strings.HasPrefix(c.want, "4") || !strings.HasSuffix(c.want, ", closed") {

@@ -8,33 +8,33 @@ import (
 )
 
 func TestRegister(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		slug := freshSlug()
-		c := s.challenge(t, slug).shaped("challenge_id:str algorithm:str challenge:str difficulty:int expires_at:time expires_in:int instructions:str")
-		c.is("algorithm", "sha256-hashcash", "difficulty", 8, "expires_in", 600)
-		if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(c.str("challenge")) {
-			c.errorf("the challenge is not 32 hex digits")
+	Each(t, func(t *testing.T, s *Server) {
+		slug := FreshSlug()
+		c := s.Challenge(t, slug).Shaped("challenge_id:str algorithm:str challenge:str difficulty:int expires_at:time expires_in:int instructions:str")
+		c.Is("algorithm", "sha256-hashcash", "difficulty", 8, "expires_in", 600)
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(c.Str("challenge")) {
+			c.Errorf("the challenge is not 32 hex digits")
 		}
-		a := s.call(t, "", "POST", "/auth/register/solve", c.solution()).want(201)
-		a.shaped("org_id:uuid org_slug:str client_id:str client_secret:str trust_tier:int token_url:str created_at:time")
-		a.is("org_slug", slug, "trust_tier", 1)
-		if !strings.HasSuffix(a.str("token_url"), "/oauth/token") || !strings.HasPrefix(a.str("token_url"), "http") {
-			a.errorf("token_url is not absolute")
+		a := s.Call(t, "", "POST", "/auth/register/solve", c.Solution()).Want(201)
+		a.Shaped("org_id:uuid org_slug:str client_id:str client_secret:str trust_tier:int token_url:str created_at:time")
+		a.Is("org_slug", slug, "trust_tier", 1)
+		if !strings.HasSuffix(a.Str("token_url"), "/oauth/token") || !strings.HasPrefix(a.Str("token_url"), "http") {
+			a.Errorf("token_url is not absolute")
 		}
-		token := s.grant(t, a.str("client_id"), a.str("client_secret")).want(200).str("access_token")
-		org := s.call(t, token, "GET", "/org", nil).want(200).shaped(orgShape)
-		org.is("id", a.str("org_id"), "slug", slug, "name", slug, "contact_email", "ops@"+slug+".example",
+		token := s.Grant(t, a.Str("client_id"), a.Str("client_secret")).Want(200).Str("access_token")
+		org := s.Call(t, token, "GET", "/org", nil).Want(200).Shaped(OrgShape)
+		org.Is("id", a.Str("org_id"), "slug", slug, "name", slug, "contact_email", "ops@"+slug+".example",
 			"country_code", nil, "trust_tier", 1, "agent_count", 0)
 	})
 }
 
 func TestRegisterNamesTheOrganization(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		slug := freshSlug()
-		c := s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug, "org_name": "Ünïcode & Söhne"}).want(201)
-		a := s.call(t, "", "POST", "/auth/register/solve", c.solution()).want(201)
-		token := s.grant(t, a.str("client_id"), a.str("client_secret")).want(200).str("access_token")
-		s.call(t, token, "GET", "/org", nil).want(200).is("name", "Ünïcode & Söhne", "contact_email", "a@b.c")
+	Each(t, func(t *testing.T, s *Server) {
+		slug := FreshSlug()
+		c := s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug, "org_name": "Ünïcode & Söhne"}).Want(201)
+		a := s.Call(t, "", "POST", "/auth/register/solve", c.Solution()).Want(201)
+		token := s.Grant(t, a.Str("client_id"), a.Str("client_secret")).Want(200).Str("access_token")
+		s.Call(t, token, "GET", "/org", nil).Want(200).Is("name", "Ünïcode & Söhne", "contact_email", "a@b.c")
 	})
 }
 
@@ -45,41 +45,41 @@ func TestRegisterFields(t *testing.T) {
 		body      obj
 		loc, kind string
 	}{
-		{"no email", without(good, "email"), "body.email", "missing"},
-		{"null email", merged(good, obj{"email": nil}), "body.email", ""},
-		{"no slug", without(good, "org_slug"), "body.org_slug", "missing"},
-		{"email without at", merged(good, obj{"email": "nobody"}), "body.email", ""},
-		{"email too long", merged(good, obj{"email": strings.Repeat("a", 250) + "@b.cd"}), "body.email", ""},
-		{"email a number", merged(good, obj{"email": 7}), "body.email", ""},
-		{"slug too short", merged(good, obj{"org_slug": "a"}), "body.org_slug", ""},
-		{"slug too long", merged(good, obj{"org_slug": strings.Repeat("a", 33)}), "body.org_slug", ""},
-		{"slug in capitals", merged(good, obj{"org_slug": "ACME"}), "body.org_slug", "string_pattern_mismatch"},
-		{"slug with underscore", merged(good, obj{"org_slug": "a_b"}), "body.org_slug", "string_pattern_mismatch"},
-		{"slug begins with hyphen", merged(good, obj{"org_slug": "-ab"}), "body.org_slug", "string_pattern_mismatch"},
-		{"slug ends with hyphen", merged(good, obj{"org_slug": "ab-"}), "body.org_slug", "string_pattern_mismatch"},
-		{"slug with newline", merged(good, obj{"org_slug": "ab\n"}), "body.org_slug", "string_pattern_mismatch"},
-		{"name empty", merged(good, obj{"org_name": ""}), "body.org_name", ""},
-		{"name too long", merged(good, obj{"org_name": strings.Repeat("n", 201)}), "body.org_name", "string_too_long"},
+		{"no email", Without(good, "email"), "body.email", "missing"},
+		{"null email", Merged(good, obj{"email": nil}), "body.email", ""},
+		{"no slug", Without(good, "org_slug"), "body.org_slug", "missing"},
+		{"email without at", Merged(good, obj{"email": "nobody"}), "body.email", ""},
+		{"email too long", Merged(good, obj{"email": strings.Repeat("a", 250) + "@b.cd"}), "body.email", ""},
+		{"email a number", Merged(good, obj{"email": 7}), "body.email", ""},
+		{"slug too short", Merged(good, obj{"org_slug": "a"}), "body.org_slug", ""},
+		{"slug too long", Merged(good, obj{"org_slug": strings.Repeat("a", 33)}), "body.org_slug", ""},
+		{"slug in capitals", Merged(good, obj{"org_slug": "ACME"}), "body.org_slug", "string_pattern_mismatch"},
+		{"slug with underscore", Merged(good, obj{"org_slug": "a_b"}), "body.org_slug", "string_pattern_mismatch"},
+		{"slug begins with hyphen", Merged(good, obj{"org_slug": "-ab"}), "body.org_slug", "string_pattern_mismatch"},
+		{"slug ends with hyphen", Merged(good, obj{"org_slug": "ab-"}), "body.org_slug", "string_pattern_mismatch"},
+		{"slug with newline", Merged(good, obj{"org_slug": "ab\n"}), "body.org_slug", "string_pattern_mismatch"},
+		{"name empty", Merged(good, obj{"org_name": ""}), "body.org_name", ""},
+		{"name too long", Merged(good, obj{"org_name": strings.Repeat("n", 201)}), "body.org_name", "string_too_long"},
 	}
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		for _, c := range cases {
-			s.call(t, "", "POST", "/auth/register", c.body).as("%s", c.name).invalid(c.loc, c.kind)
+			s.Call(t, "", "POST", "/auth/register", c.body).As("%s", c.name).Invalid(c.loc, c.kind)
 		}
-		both := s.call(t, "", "POST", "/auth/register", obj{})
-		both.invalid("body.email", "missing").invalid("body.org_slug", "missing")
-		for _, slug := range []string{"ab", "0-9", strings.Repeat("z", 27) + randomHex(2) + "z"} {
-			s.call(t, "", "POST", "/auth/register", merged(good, obj{"org_slug": slug})).as("%s", slug).want(201)
+		both := s.Call(t, "", "POST", "/auth/register", obj{})
+		both.Invalid("body.email", "missing").Invalid("body.org_slug", "missing")
+		for _, slug := range []string{"ab", "0-9", strings.Repeat("z", 27) + RandomHex(2) + "z"} {
+			s.Call(t, "", "POST", "/auth/register", Merged(good, obj{"org_slug": slug})).As("%s", slug).Want(201)
 		}
-		s.call(t, "", "POST", "/auth/register", merged(good, obj{"unheard_of": 1})).as("unknown field").want(201)
+		s.Call(t, "", "POST", "/auth/register", Merged(good, obj{"unheard_of": 1})).As("unknown field").Want(201)
 	})
 }
 
 func TestRegisterReservedSlugs(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	Each(t, func(t *testing.T, s *Server) {
 		for _, slug := range []string{
 			"www", "api", "admin", "docs", "well-known", "a2a", "localhost", "parley", "root", "support", "svc", "xn--80ak6aa92e",
 		} {
-			s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug}).as("%s", slug).invalid("body.org_slug", "value_error")
+			s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug}).As("%s", slug).Invalid("body.org_slug", "value_error")
 		}
 	})
 }
@@ -87,69 +87,69 @@ func TestRegisterReservedSlugs(t *testing.T) {
 // TestDeceptiveNamesAreRejected: control characters, bidirectional overrides and invisible
 // characters can make a name look like another one, so the server rejects them.
 func TestDeceptiveNamesAreRejected(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
 		for _, r := range []rune{0, '\n', 0x1b, 0x7f, 0x85, 0x061c, 0x200b, 0x200d, 0x200e, 0x200f, 0x2028, 0x202a, 0x202e, 0x2060, 0x2066, 0x2069, 0xfe0f, 0xfeff, 0xe0041} {
 			name, email := "Ac"+string(r)+"me", "ops"+string(r)+"@acme.example"
-			register := func(more obj) *answer {
-				return s.call(t, "", "POST", "/auth/register", merged(obj{"email": "a@b.c", "org_slug": freshSlug()}, more)).as("%U", r)
+			register := func(more obj) *Answer {
+				return s.Call(t, "", "POST", "/auth/register", Merged(obj{"email": "a@b.c", "org_slug": FreshSlug()}, more)).As("%U", r)
 			}
-			register(obj{"org_name": name}).invalid("body.org_name", "value_error")
-			register(obj{"email": email}).invalid("body.email", "")
-			o.patch("/org", obj{"name": name}).as("%U", r).invalid("body.name", "value_error")
-			o.patch("/org", obj{"contact_email": email}).as("%U", r).invalid("body.contact_email", "")
+			register(obj{"org_name": name}).Invalid("body.org_name", "value_error")
+			register(obj{"email": email}).Invalid("body.email", "")
+			o.Patch("/org", obj{"name": name}).As("%U", r).Invalid("body.name", "value_error")
+			o.Patch("/org", obj{"contact_email": email}).As("%U", r).Invalid("body.contact_email", "")
 		}
 		for _, email := range []string{"<x@y>", "Ada<x@y.example>", "\"Ada\"<x@y.example>", "x@y(Ada)", "a,b@y", "x@y;z", "x\u00a0@y", "x@\u3000y"} {
-			s.call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": freshSlug()}).as("%q", email).invalid("body.email", "")
-			o.patch("/org", obj{"contact_email": email}).as("%q", email).invalid("body.contact_email", "")
+			s.Call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": FreshSlug()}).As("%q", email).Invalid("body.email", "")
+			o.Patch("/org", obj{"contact_email": email}).As("%q", email).Invalid("body.contact_email", "")
 		}
 		for _, email := range []string{"o'brien+svc@acme.example", "ops@[192.0.2.1]", "ops@[IPv6:2001:db8::1]", "büro@müller.example", "x@y"} {
-			o.patch("/org", obj{"contact_email": email}).as("%q", email).want(200).is("contact_email", email)
+			o.Patch("/org", obj{"contact_email": email}).As("%q", email).Want(200).Is("contact_email", email)
 		}
 		// Characters that scripts need are accepted: joiners and right-to-left letters.
 		for _, name := range []string{"אחד שתיים", "می\u200cخواهم", "👩\u200d💻 & Söhne"} {
-			o.patch("/org", obj{"name": name}).as("%q", name).want(200).is("name", name)
+			o.Patch("/org", obj{"name": name}).As("%q", name).Want(200).Is("name", name)
 		}
 	})
 }
 
 func TestSolve(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		c := s.challenge(t, freshSlug())
-		solve := func(body any) *answer { return s.call(t, "", "POST", "/auth/register/solve", body) }
-		wrong := work(c.str("challenge"), 8, false)
-		solve(obj{"challenge_id": c.str("challenge_id"), "nonce": wrong}).refused(400, "pow_invalid")
-		solve(obj{"challenge_id": c.str("challenge_id")}).invalid("body.nonce", "missing")
-		solve(obj{"nonce": "1"}).invalid("body.challenge_id", "missing")
-		solve(obj{"challenge_id": c.str("challenge_id"), "nonce": strings.Repeat("1", 65)}).invalid("body.nonce", "string_too_long")
-		solve(obj{"challenge_id": nobody, "nonce": "1"}).refused(404, "not_found")
-		good := c.solution()
-		solve(obj{"challenge_id": good["challenge_id"], "solution": good["nonce"]}).as("alias solution").want(201)
-		solve(good).as("used").refused(409, "challenge_used")
-		solve(good).as("used again").refused(409, "challenge_used")
+	Each(t, func(t *testing.T, s *Server) {
+		c := s.Challenge(t, FreshSlug())
+		solve := func(body any) *Answer { return s.Call(t, "", "POST", "/auth/register/solve", body) }
+		wrong := Work(c.Str("challenge"), 8, false)
+		solve(obj{"challenge_id": c.Str("challenge_id"), "nonce": wrong}).Refused(400, "pow_invalid")
+		solve(obj{"challenge_id": c.Str("challenge_id")}).Invalid("body.nonce", "missing")
+		solve(obj{"nonce": "1"}).Invalid("body.challenge_id", "missing")
+		solve(obj{"challenge_id": c.Str("challenge_id"), "nonce": strings.Repeat("1", 65)}).Invalid("body.nonce", "string_too_long")
+		solve(obj{"challenge_id": Nobody, "nonce": "1"}).Refused(404, "not_found")
+		good := c.Solution()
+		solve(obj{"challenge_id": good["challenge_id"], "solution": good["nonce"]}).As("alias solution").Want(201)
+		solve(good).As("used").Refused(409, "challenge_used")
+		solve(good).As("used again").Refused(409, "challenge_used")
 	})
 }
 
 func TestSolveAllowsTwentyTries(t *testing.T) {
-	onOneNode(t, "wrong tries are counted", func(t *testing.T, s *server) {
-		c := s.challenge(t, freshSlug())
-		wrong := obj{"challenge_id": c.str("challenge_id"), "nonce": work(c.str("challenge"), 8, false)}
+	OnOneNode(t, "wrong tries are counted", func(t *testing.T, s *Server) {
+		c := s.Challenge(t, FreshSlug())
+		wrong := obj{"challenge_id": c.Str("challenge_id"), "nonce": Work(c.Str("challenge"), 8, false)}
 		for range 20 {
-			s.call(t, "", "POST", "/auth/register/solve", wrong).refused(400, "pow_invalid")
+			s.Call(t, "", "POST", "/auth/register/solve", wrong).Refused(400, "pow_invalid")
 		}
-		if a := s.call(t, "", "POST", "/auth/register/solve", c.solution()); a.status/100 != 4 {
-			a.errorf("the challenge outlives twenty wrong tries")
+		if a := s.Call(t, "", "POST", "/auth/register/solve", c.Solution()); a.Status/100 != 4 {
+			a.Errorf("the challenge outlives twenty wrong tries")
 		}
 	})
 }
 
 func TestSlugTaken(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		slug := freshSlug()
-		first, second := s.challenge(t, slug), s.challenge(t, slug)
-		s.call(t, "", "POST", "/auth/register/solve", second.solution()).want(201)
-		s.call(t, "", "POST", "/auth/register/solve", first.solution()).as("the second solver").refused(409, "slug_taken")
-		s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug}).as("after it was taken").refused(409, "slug_taken")
+	Each(t, func(t *testing.T, s *Server) {
+		slug := FreshSlug()
+		first, second := s.Challenge(t, slug), s.Challenge(t, slug)
+		s.Call(t, "", "POST", "/auth/register/solve", second.Solution()).Want(201)
+		s.Call(t, "", "POST", "/auth/register/solve", first.Solution()).As("the second solver").Refused(409, "slug_taken")
+		s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": slug}).As("after it was taken").Refused(409, "slug_taken")
 	})
 }
 
@@ -157,22 +157,22 @@ func TestSlugTaken(t *testing.T) {
 // server is chance. TestConcurrentSolutionsOfOneSlug in package actors makes them
 // overlap.
 func TestSolversRaceForASlug(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		slug := freshSlug()
+	Each(t, func(t *testing.T, s *Server) {
+		slug := FreshSlug()
 		var solutions []obj
 		for range 8 {
-			solutions = append(solutions, s.challenge(t, slug).solution())
+			solutions = append(solutions, s.Challenge(t, slug).Solution())
 		}
-		answers := concurrently(8, func(i int) *answer {
-			return s.call(t, "", "POST", "/auth/register/solve", solutions[i])
+		answers := Concurrently(8, func(i int) *Answer {
+			return s.Call(t, "", "POST", "/auth/register/solve", solutions[i])
 		})
 		won := 0
 		for _, a := range answers {
-			if a.status == 201 {
+			if a.Status == 201 {
 				won++
 				continue
 			}
-			a.refused(409, "slug_taken")
+			a.Refused(409, "slug_taken")
 		}
 		if won != 1 {
 			t.Errorf("%d organizations have the slug %s", won, slug)
@@ -183,15 +183,15 @@ func TestSolversRaceForASlug(t *testing.T) {
 // TestChallengeSolvedTwiceAtOnce checks only the outcome, too: see
 // TestConcurrentSolutionsOfOneChallenge in package actors.
 func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		solution := s.challenge(t, freshSlug()).solution()
+	Each(t, func(t *testing.T, s *Server) {
+		solution := s.Challenge(t, FreshSlug()).Solution()
 		won := 0
-		for _, a := range concurrently(8, func(int) *answer { return s.call(t, "", "POST", "/auth/register/solve", solution) }) {
+		for _, a := range Concurrently(8, func(int) *Answer { return s.Call(t, "", "POST", "/auth/register/solve", solution) }) {
 			switch {
-			case a.status == 201:
+			case a.Status == 201:
 				won++
-			case a.status != 409 || a.at("code") != "challenge_used":
-				a.errorf("want 409 challenge_used")
+			case a.Status != 409 || a.At("code") != "challenge_used":
+				a.Errorf("want 409 challenge_used")
 			}
 		}
 		if won != 1 {
@@ -200,8 +200,8 @@ func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// concurrently runs n calls at once and returns their results.
-func concurrently[T any](n int, call func(i int) T) []T {
+// Concurrently runs n calls at once and returns their results.
+func Concurrently[T any](n int, call func(i int) T) []T {
 	out := make([]T, n)
 	gate := make(chan struct{})
 	var wg sync.WaitGroup
@@ -220,30 +220,30 @@ func concurrently[T any](n int, call func(i int) T) []T {
 // nothing of it until it is solved. It survives a restart and can be solved once. The
 // server rejects a challenge that it did not seal.
 func TestChallengesAreStateless(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals)
-		long := obj{"email": strings.Repeat("é", 120) + "@" + strings.Repeat("ü", 120), "org_slug": freshSlug(), "org_name": strings.Repeat("👩", 200)}
-		first := s.call(t, "", "POST", "/auth/register", long).want(201)
-		second := s.challenge(t, text(long, "org_slug"))
-		s.kill()
-		s.restart(t)
-		solve := func(body obj) *answer { return s.call(t, "", "POST", "/auth/register/solve", body) }
-		made := solve(first.solution()).want(201)
-		s.kill()
-		s.restart(t)
-		solve(first.solution()).as("used before it was killed").refused(409, "challenge_used")
-		solve(second.solution()).as("another for the slug").refused(409, "slug_taken")
-		token := s.grant(t, made.str("client_id"), made.str("client_secret")).want(200).str("access_token")
-		s.call(t, token, "GET", "/org", nil).want(200).is("id", made.str("org_id"), "name", long["org_name"], "contact_email", long["email"])
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals)
+		long := obj{"email": strings.Repeat("é", 120) + "@" + strings.Repeat("ü", 120), "org_slug": FreshSlug(), "org_name": strings.Repeat("👩", 200)}
+		first := s.Call(t, "", "POST", "/auth/register", long).Want(201)
+		second := s.Challenge(t, Text(long, "org_slug"))
+		s.Kill()
+		s.Restart(t)
+		solve := func(body obj) *Answer { return s.Call(t, "", "POST", "/auth/register/solve", body) }
+		made := solve(first.Solution()).Want(201)
+		s.Kill()
+		s.Restart(t)
+		solve(first.Solution()).As("used before it was killed").Refused(409, "challenge_used")
+		solve(second.Solution()).As("another for the slug").Refused(409, "slug_taken")
+		token := s.Grant(t, made.Str("client_id"), made.Str("client_secret")).Want(200).Str("access_token")
+		s.Call(t, token, "GET", "/org", nil).Want(200).Is("id", made.Str("org_id"), "name", long["org_name"], "contact_email", long["email"])
 
-		id := s.challenge(t, freshSlug()).str("challenge_id")
+		id := s.Challenge(t, FreshSlug()).Str("challenge_id")
 		flipped := id[:40] + map[bool]string{true: "B", false: "A"}[id[40] == 'A'] + id[41:]
 		for name, bad := range map[string]string{
-			"changed": flipped, "cut": id[:len(id)-4], "longer": id + "AAAA", "none": "x", "empty": "", "huge": strings.Repeat("A", 12000), "a UUID": nobody,
+			"changed": flipped, "cut": id[:len(id)-4], "longer": id + "AAAA", "none": "x", "empty": "", "huge": strings.Repeat("A", 12000), "a UUID": Nobody,
 		} {
-			solve(obj{"challenge_id": bad, "nonce": "1"}).as("%s", name).refused(404, "not_found")
+			solve(obj{"challenge_id": bad, "nonce": "1"}).As("%s", name).Refused(404, "not_found")
 		}
-		other := start(t)
-		other.call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": id, "nonce": "1"}).as("of another server").refused(404, "not_found")
+		other := Start(t)
+		other.Call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": id, "nonce": "1"}).As("of another server").Refused(404, "not_found")
 	})
 }

@@ -6,55 +6,55 @@ import (
 )
 
 func TestReply(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
-		a.talk(m).is("status", "submitted")
-		r := b.tryReply(m, nil).want(201).shaped(messageShape)
-		r.is("from_agent_id", b.id, "to_agent_id", a.id, "conversation_id", m["conversation_id"], "direction", "sent", "status", "new",
-			"sender_handle", b.handle, "recipient_handle", a.handle, "encryption_version", "hpke-v1", "content_type", "application/json",
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
+		a.Talk(m).Is("status", "submitted")
+		r := b.TryReply(m, nil).Want(201).Shaped(MessageShape)
+		r.Is("from_agent_id", b.ID, "to_agent_id", a.ID, "conversation_id", m["conversation_id"], "direction", "sent", "status", "new",
+			"sender_handle", b.Handle, "recipient_handle", a.Handle, "encryption_version", "hpke-v1", "content_type", "application/json",
 			"payload_schema", nil, "sender_attestations", nil, "group_id", nil)
-		a.talk(m).is("status", "open")
-		if rows := a.everything(); len(rows) != 1 || text(rows[0], "id") != r.str("id") {
+		a.Talk(m).Is("status", "open")
+		if rows := a.Everything(); len(rows) != 1 || Text(rows[0], "id") != r.Str("id") {
 			t.Errorf("the reply is not in the inbox: %v", rows)
 		}
-		own := b.reply(r.body)
-		if own["to_agent_id"] != a.id {
+		own := b.Reply(r.Body)
+		if own["to_agent_id"] != a.ID {
 			t.Errorf("a reply to an own message goes to %v, want the other party", own["to_agent_id"])
 		}
-		again := a.reply(m)
-		if again["to_agent_id"] != b.id {
+		again := a.Reply(m)
+		if again["to_agent_id"] != b.ID {
 			t.Errorf("a reply to an own message goes to %v, want the other party", again["to_agent_id"])
 		}
-		if a.reply(r.body)["to_agent_id"] != b.id {
+		if a.Reply(r.Body)["to_agent_id"] != b.ID {
 			t.Error("a reply does not go to the other party")
 		}
-		a.talk(m).is("status", "open")
+		a.Talk(m).Is("status", "open")
 	})
 }
 
 func TestReplyByTheInitiatorOpens(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
-		if a.reply(m)["to_agent_id"] != b.id {
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
+		if a.Reply(m)["to_agent_id"] != b.ID {
 			t.Error("the target is not the other party")
 		}
-		b.talk(m).is("status", "open")
+		b.Talk(m).Is("status", "open")
 	})
 }
 
 func TestReplyFields(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
 		fields := obj{
 			"type": "acme.v1.answer", "encrypted_payload": strings.Repeat("z", 131072), "encryption_version": "sender-key-v1", "sender_signing_kid": "kid",
 			"content_type": "text/plain", "payload_schema": "https://e.x/s", "self_encrypted_payload": "c2VsZg", "sender_attestations": attestation(8192),
 		}
-		r := b.tryReply(m, merged(fields, obj{"metadata": object(4096)})).want(201).shaped(messageShape)
+		r := b.TryReply(m, Merged(fields, obj{"metadata": Object(4096)})).Want(201).Shaped(MessageShape)
 		for name, v := range fields {
-			r.is(name, v)
+			r.Is(name, v)
 		}
 		for _, c := range []struct {
 			field string
@@ -74,65 +74,65 @@ func TestReplyFields(t *testing.T) {
 			{"sender_signing_kid", strings.Repeat("x", 256), "string_too_long"},
 			{"self_encrypted_payload", strings.Repeat("x", 131073), "string_too_long"},
 		} {
-			b.tryReply(m, obj{c.field: c.value}).as("%s", c.field).invalid("body."+c.field, c.kind)
+			b.TryReply(m, obj{c.field: c.value}).As("%s", c.field).Invalid("body."+c.field, c.kind)
 		}
-		b.post("/messages/"+text(m, "id")+"/reply", obj{}).invalid("body.type", "missing").invalid("body.encrypted_payload", "missing")
-		b.tryReply(m, obj{"to_agent_id": "ignored", "to_handle": 5, "conversation_metadata": []any{}}).as("fields of a send are unknown here").want(201)
-		if n := len(a.everything()); n != 2 {
+		b.Post("/messages/"+Text(m, "id")+"/reply", obj{}).Invalid("body.type", "missing").Invalid("body.encrypted_payload", "missing")
+		b.TryReply(m, obj{"to_agent_id": "ignored", "to_handle": 5, "conversation_metadata": []any{}}).As("fields of a send are unknown here").Want(201)
+		if n := len(a.Everything()); n != 2 {
 			t.Errorf("%d replies arrived, want 2", n)
 		}
 	})
 }
 
 func TestReplyActingAgent(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, peer := s.org(t), s.org(t).agent("peer")
-		o.agent("first")
-		mine, other := o.agent("mine"), o.agent("other")
-		m := peer.send(mine)
-		path := "/messages/" + text(m, "id") + "/reply"
+	Each(t, func(t *testing.T, s *Server) {
+		o, peer := s.Org(t), s.Org(t).Agent("peer")
+		o.Agent("first")
+		mine, other := o.Agent("mine"), o.Agent("other")
+		m := peer.Send(mine)
+		path := "/messages/" + Text(m, "id") + "/reply"
 		body := obj{"type": "a.b.c", "encrypted_payload": "QQ"}
-		o.post(path, body).as("the agent that received it").want(201).is("from_agent_id", mine.id)
-		sent := mine.send(peer)
-		o.post("/messages/"+text(sent, "id")+"/reply", body).as("the agent that sent it").want(201).is("from_agent_id", mine.id, "to_agent_id", peer.id)
-		o.post(path, body, "X-Svc-Agent", mine.name).want(201).is("from_agent_id", mine.id)
-		o.post(path, body, "X-Svc-Agent", other.id).as("an agent that takes no part").want(403)
-		inside := mine.send(other)
-		o.post("/messages/"+text(inside, "id")+"/reply", body).as("owner of both").want(201).is("from_agent_id", other.id, "to_agent_id", mine.id)
-		mine.tryReply(inside, nil).as("the sender by name").want(201).is("from_agent_id", mine.id, "to_agent_id", other.id)
+		o.Post(path, body).As("the agent that received it").Want(201).Is("from_agent_id", mine.ID)
+		sent := mine.Send(peer)
+		o.Post("/messages/"+Text(sent, "id")+"/reply", body).As("the agent that sent it").Want(201).Is("from_agent_id", mine.ID, "to_agent_id", peer.ID)
+		o.Post(path, body, "X-Svc-Agent", mine.Name).Want(201).Is("from_agent_id", mine.ID)
+		o.Post(path, body, "X-Svc-Agent", other.ID).As("an agent that takes no part").Want(403)
+		inside := mine.Send(other)
+		o.Post("/messages/"+Text(inside, "id")+"/reply", body).As("owner of both").Want(201).Is("from_agent_id", other.ID, "to_agent_id", mine.ID)
+		mine.TryReply(inside, nil).As("the sender by name").Want(201).Is("from_agent_id", mine.ID, "to_agent_id", other.ID)
 	})
 }
 
 func TestReplyIntoATerminalConversation(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for _, status := range []string{"completed", "failed", "canceled", "rejected"} {
-			m := a.send(b)
-			conversation := "/conversations/" + text(m, "conversation_id")
+			m := a.Send(b)
+			conversation := "/conversations/" + Text(m, "conversation_id")
 			if status == "completed" {
-				b.reply(m)
+				b.Reply(m)
 			}
-			b.patch(conversation+"/status", obj{"status": status}).want(200)
-			for _, g := range []*agent{a, b} {
-				g.tryReply(m, nil).as("%s", status).refused(409, "conversation_closed")
+			b.Patch(conversation+"/status", obj{"status": status}).Want(200)
+			for _, g := range []*Agent{a, b} {
+				g.TryReply(m, nil).As("%s", status).Refused(409, "conversation_closed")
 			}
-			a.get(conversation).want(200).is("status", status)
+			a.Get(conversation).Want(200).Is("status", status)
 		}
 		for _, status := range []string{"paused", "input_required"} {
-			m := a.send(b)
-			b.reply(m)
-			b.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": status}).want(200)
-			a.reply(m)
-			a.talk(m).as("a reply does not move it on").is("status", status)
+			m := a.Send(b)
+			b.Reply(m)
+			b.Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": status}).Want(200)
+			a.Reply(m)
+			a.Talk(m).As("a reply does not move it on").Is("status", status)
 		}
 	})
 }
 
 func TestReplyToARevokedAgent(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
-		a.delete(a.path("")).want(204)
-		b.tryReply(m, nil).refused(410, "gone")
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
+		a.Delete(a.Path("")).Want(204)
+		b.TryReply(m, nil).Refused(410, "gone")
 	})
 }

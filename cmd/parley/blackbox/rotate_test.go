@@ -5,27 +5,27 @@ import "testing"
 // TestCardKeyRotate: the operator replaces the key that signs A2A cards, with immediate
 // effect. Both keys are published, and tokens are signed with the same key as before.
 func TestCardKeyRotate(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
-		o := s.org(t)
-		g := o.agent("carded")
-		g.put(g.path("/card"), bridgedCard()).want(200)
-		card := func() *answer { return s.call(t, "", "GET", bridgeCard(g), nil).want(200) }
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
+		o := s.Org(t)
+		g := o.Agent("carded")
+		g.Put(g.Path("/card"), BridgedCard()).Want(200)
+		card := func() *Answer { return s.Call(t, "", "GET", BridgeCard(g), nil).Want(200) }
 		first := card()
-		succeeds(t, "key", "rotate", "--cards", "--admin", "http://"+admin, "--data", s.dir)
+		Succeeds(t, "key", "rotate", "--cards", "--admin", "http://"+admin, "--data", s.Dir)
 		second := card()
-		if string(first.raw) == string(second.raw) || first.header.Get("ETag") == second.header.Get("ETag") {
-			second.errorf("the card is signed with the former key")
+		if string(first.Raw) == string(second.Raw) || first.Header.Get("ETag") == second.Header.Get("ETag") {
+			second.Errorf("the card is signed with the former key")
 		}
-		s.kill()
-		s.restart(t)
-		if third := card(); string(third.raw) != string(second.raw) {
-			third.errorf("after a restart the card is another: %s", second.raw)
+		s.Kill()
+		s.Restart(t)
+		if third := card(); string(third.Raw) != string(second.Raw) {
+			third.Errorf("after a restart the card is another: %s", second.Raw)
 		}
-		published, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
-		header, _, _, _ := claimsOf(t, s.grant(t, o.client, o.secret).want(200).str("access_token"))
-		if former, _, _, _ := claimsOf(t, o.token); len(published) != 4 || header["kid"] != former["kid"] {
+		published, _ := s.Call(t, "", "GET", "/.well-known/jwks.json", nil).Want(200).At("keys").([]any)
+		header, _, _, _ := ClaimsOf(t, s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token"))
+		if former, _, _, _ := ClaimsOf(t, o.Token); len(published) != 4 || header["kid"] != former["kid"] {
 			t.Errorf("%d keys are published, tokens are signed with %v, before with %v", len(published), header["kid"], former["kid"])
 		}
 	})
@@ -34,22 +34,22 @@ func TestCardKeyRotate(t *testing.T) {
 // TestKeyRotate: the operator replaces the signing key, with immediate effect. Tokens of
 // the former key stay valid, both keys are published, and both facts survive a restart.
 func TestKeyRotate(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--admin-listen", admin)
-		o := s.org(t)
-		signed := func(token string) any { header, _, _, _ := claimsOf(t, token); return header["kid"] }
-		former := signed(o.token)
-		succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.dir)
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--admin-listen", admin)
+		o := s.Org(t)
+		signed := func(token string) any { header, _, _, _ := ClaimsOf(t, token); return header["kid"] }
+		former := signed(o.Token)
+		Succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.Dir)
 		for _, when := range []string{"at once", "after a restart"} {
-			fresh := s.grant(t, o.client, o.secret).want(200).str("access_token")
-			if all := publishedKeys(t, s); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
+			fresh := s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
+			if all := PublishedKeys(t, s); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
 				t.Errorf("%s: signed with %v, it was %v, published are %v", when, signed(fresh), former, all)
 			}
-			s.call(t, fresh, "GET", "/org", nil).as("%s", when).want(200)
-			o.get("/org").as("former, %s", when).want(200)
-			s.kill()
-			s.restart(t)
+			s.Call(t, fresh, "GET", "/org", nil).As("%s", when).Want(200)
+			o.Get("/org").As("former, %s", when).Want(200)
+			s.Kill()
+			s.Restart(t)
 		}
 	})
 }

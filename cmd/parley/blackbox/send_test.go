@@ -8,43 +8,43 @@ import (
 )
 
 func TestSendDefaults(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.trySend(b, nil).want(201).shaped(messageShape)
-		m.is("from_agent_id", a.id, "to_agent_id", b.id, "type", "svc.v1.dm", "encrypted_payload", "aGVsbG8", "encryption_version", "hpke-v1",
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.TrySend(b, nil).Want(201).Shaped(MessageShape)
+		m.Is("from_agent_id", a.ID, "to_agent_id", b.ID, "type", "svc.v1.dm", "encrypted_payload", "aGVsbG8", "encryption_version", "hpke-v1",
 			"sender_signing_kid", nil, "content_type", "application/json", "payload_schema", nil, "sender_attestations", nil,
-			"sender_handle", a.handle, "recipient_handle", b.handle, "group_id", nil, "group_handle", nil,
+			"sender_handle", a.Handle, "recipient_handle", b.Handle, "group_id", nil, "group_handle", nil,
 			"delivered_at", nil, "read_at", nil, "status", "new", "direction", "sent", "self_encrypted_payload", nil)
-		exactly(t, "metadata", m.at("metadata").(obj), "provenance")
-		a.talk(m.body).shaped(talkShape).is("id", m.at("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
+		Exactly(t, "metadata", m.At("metadata").(obj), "provenance")
+		a.Talk(m.Body).Shaped(TalkShape).Is("id", m.At("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
 	})
 }
 
 func TestSendKeepsEveryField(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		fields := obj{
 			"type": "acme-corp.v1.order_placed", "encrypted_payload": "_-9A==", "encryption_version": "sender-key-v1", "sender_signing_kid": "any kid",
 			"content_type": "text/plain; charset=utf-8", "payload_schema": "https://example.org/s.json",
 			"self_encrypted_payload": "c2VsZg", "conversation_metadata": obj{"topic": "Ünïcode", "n": 1.5, "deep": obj{"a": []any{1, nil, true}}},
 		}
-		m := a.trySend(b, merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).want(201).shaped(messageShape)
-		for name, v := range without(fields, "conversation_metadata") {
-			m.is(name, v)
+		m := a.TrySend(b, Merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).Want(201).Shaped(MessageShape)
+		for name, v := range Without(fields, "conversation_metadata") {
+			m.Is(name, v)
 		}
-		m.is("metadata.k", []any{"v", 1})
-		if _, kept := m.at("metadata").(obj)["nothing"]; !kept {
-			m.errorf("a null inside metadata is lost")
+		m.Is("metadata.k", []any{"v", 1})
+		if _, kept := m.At("metadata").(obj)["nothing"]; !kept {
+			m.Errorf("a null inside metadata is lost")
 		}
-		a.talk(m.body).is("metadata", fields["conversation_metadata"])
-		got := b.get("/messages/" + m.str("id")).want(200).shaped(messageShape)
-		got.is("metadata", m.at("metadata"), "type", fields["type"], "encrypted_payload", "_-9A==", "created_at", m.at("created_at"), "direction", "received")
+		a.Talk(m.Body).Is("metadata", fields["conversation_metadata"])
+		got := b.Get("/messages/" + m.Str("id")).Want(200).Shaped(MessageShape)
+		got.Is("metadata", m.At("metadata"), "type", fields["type"], "encrypted_payload", "_-9A==", "created_at", m.At("created_at"), "direction", "received")
 	})
 }
 
 func TestSendNullsAreAbsent(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		nulls := obj{}
 		for _, name := range []string{
 			"to_handle", "from_handle", "encryption_version", "sender_signing_kid", "metadata", "content_type", "payload_schema",
@@ -52,39 +52,39 @@ func TestSendNullsAreAbsent(t *testing.T) {
 		} {
 			nulls[name] = nil
 		}
-		a.trySend(b, nulls).want(201).is("encryption_version", "hpke-v1", "content_type", "application/json")
+		a.TrySend(b, nulls).Want(201).Is("encryption_version", "hpke-v1", "content_type", "application/json")
 	})
 }
 
 func TestProvenance(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		a.patch(a.path(""), obj{"human_oversight": false}).want(200)
-		judge := func(m *answer, g *agent, oversight bool, via string) {
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		a.Patch(a.Path(""), obj{"human_oversight": false}).Want(200)
+		judge := func(m *Answer, g *Agent, oversight bool, via string) {
 			t.Helper()
-			p, _ := m.at("metadata.provenance").(obj)
-			exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via")
-			shaped(t, "provenance", p, originShape)
-			m.is("metadata.provenance.org_id", g.org.id, "metadata.provenance.org_slug", g.slug,
+			p, _ := m.At("metadata.provenance").(obj)
+			Exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via")
+			Shaped(t, "provenance", p, OriginShape)
+			m.Is("metadata.provenance.org_id", g.Org.ID, "metadata.provenance.org_slug", g.Slug,
 				"metadata.provenance.trust_tier", 1, "metadata.provenance.human_oversight", oversight, "metadata.provenance.via", via)
 		}
-		forged := obj{"metadata": obj{"provenance": obj{"org_id": b.org.id, "trust_tier": 3, "note": "forged"}, "kept": true}}
-		m := a.trySend(b, forged).want(201).is("metadata.kept", true)
+		forged := obj{"metadata": obj{"provenance": obj{"org_id": b.Org.ID, "trust_tier": 3, "note": "forged"}, "kept": true}}
+		m := a.TrySend(b, forged).Want(201).Is("metadata.kept", true)
 		judge(m, a, false, "api")
-		judge(a.trySend(b, obj{"metadata": obj{"provenance": "forged"}}).want(201), a, false, "api")
-		judge(b.get("/messages/"+m.str("id")).want(200), a, false, "api")
-		judge(b.tryReply(m.body, forged).want(201).is("metadata.kept", true), b, true, "api")
-		judge(b.tryReply(m.body, nil).want(201), b, true, "api")
+		judge(a.TrySend(b, obj{"metadata": obj{"provenance": "forged"}}).Want(201), a, false, "api")
+		judge(b.Get("/messages/"+m.Str("id")).Want(200), a, false, "api")
+		judge(b.TryReply(m.Body, forged).Want(201).Is("metadata.kept", true), b, true, "api")
+		judge(b.TryReply(m.Body, nil).Want(201), b, true, "api")
 	})
 }
 
-// object returns a JSON object of exactly n bytes in compact form.
-func object(n int) obj { return obj{"k": strings.Repeat("x", n-len(`{"k":""}`))} }
+// Object returns a JSON object of exactly n bytes in compact form.
+func Object(n int) obj { return obj{"k": strings.Repeat("x", n-len(`{"k":""}`))} }
 
 // attestation returns a JWS by an unknown key, n bytes as a compact array.
 func attestation(n int) []any {
 	for kid := "nobody-knows"; ; kid = kid[1:] {
-		frame := obj{"protected": b64([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`)), "payload": "", "signature": b64(make([]byte, 64))}
+		frame := obj{"protected": B64([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`)), "payload": "", "signature": B64(make([]byte, 64))}
 		plain, _ := json.Marshal([]any{frame})
 		if left := n - len(plain); left%4 != 1 { // no base64url text has such a length
 			frame["payload"] = strings.Repeat("A", left)
@@ -94,8 +94,8 @@ func attestation(n int) []any {
 }
 
 func TestSendLimits(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		long := func(n int) string { return strings.Repeat("x", n) }
 		for _, c := range []struct {
 			field      string
@@ -108,14 +108,14 @@ func TestSendLimits(t *testing.T) {
 			{"content_type", long(255), long(256), "string_too_long"},
 			{"payload_schema", "https://e.x/" + long(2036), "https://e.x/" + long(2037), "string_too_long"},
 			{"sender_signing_kid", long(255), long(256), "string_too_long"},
-			{"metadata", object(4096), object(4097), ""},
-			{"conversation_metadata", object(4096), object(4097), ""},
+			{"metadata", Object(4096), Object(4097), ""},
+			{"conversation_metadata", Object(4096), Object(4097), ""},
 			{"sender_attestations", attestation(8192), attestation(8193), ""},
 		} {
-			a.trySend(b, obj{c.field: c.fits}).as("%s fits", c.field).want(201)
-			a.trySend(b, obj{c.field: c.over}).as("%s over", c.field).invalid("body."+c.field, c.kind)
+			a.TrySend(b, obj{c.field: c.fits}).As("%s fits", c.field).Want(201)
+			a.TrySend(b, obj{c.field: c.over}).As("%s over", c.field).Invalid("body."+c.field, c.kind)
 		}
-		if n := len(b.everything()); n != 9 {
+		if n := len(b.Everything()); n != 9 {
 			t.Errorf("%d messages arrived, want 9", n)
 		}
 	})
@@ -124,48 +124,48 @@ func TestSendLimits(t *testing.T) {
 // TestMetadataIsMeasuredUnescaped: escapes that JSON does not require, which many clients
 // use beyond ASCII, do not count towards the limit.
 func TestMetadataIsMeasuredUnescaped(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		body := func(field, value string) verbatim {
-			return verbatim(`{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ","` + field + `":` + value + `}`)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		body := func(field, value string) Verbatim {
+			return Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","` + field + `":` + value + `}`)
 		}
 		escaped := func(n int) string { return `{"\u006b":"` + strings.Repeat(`\u0078`, n-len(`{"k":""}`)) + `"}` }
 		for _, field := range []string{"metadata", "conversation_metadata"} {
-			a.post("/messages", body(field, escaped(4096))).as("%s fits", field).want(201)
-			a.post("/messages", body(field, escaped(4097))).as("%s over", field).invalid("body."+field, "")
+			a.Post("/messages", body(field, escaped(4096))).As("%s fits", field).Want(201)
+			a.Post("/messages", body(field, escaped(4097))).As("%s over", field).Invalid("body."+field, "")
 			// Control characters are always escaped: "\u0001" is six bytes, "
 			// " two.
-			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\n"}`)).as("%s escaped", field).want(201)
-			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\nx"}`)).as("%s escaped", field).invalid("body."+field, "")
+			a.Post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\n"}`)).As("%s escaped", field).Want(201)
+			a.Post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\nx"}`)).As("%s escaped", field).Invalid("body."+field, "")
 		}
-		m := a.post("/messages", body("metadata", escaped(4096))).want(201).is("metadata.k", strings.Repeat("x", 4088))
-		b.tryReply(m.body, obj{"metadata": json.RawMessage(escaped(4096))}).want(201)
-		b.tryReply(m.body, obj{"metadata": json.RawMessage(escaped(4097))}).invalid("body.metadata", "")
+		m := a.Post("/messages", body("metadata", escaped(4096))).Want(201).Is("metadata.k", strings.Repeat("x", 4088))
+		b.TryReply(m.Body, obj{"metadata": json.RawMessage(escaped(4096))}).Want(201)
+		b.TryReply(m.Body, obj{"metadata": json.RawMessage(escaped(4097))}).Invalid("body.metadata", "")
 		jws := func(n int) string {
 			plain, _ := json.Marshal(attestation(n))
 			return strings.ReplaceAll(string(plain), "A", `\u0041`)
 		}
-		a.post("/messages", body("sender_attestations", jws(8192))).want(201).is("sender_attestations", attestation(8192))
-		a.post("/messages", body("sender_attestations", jws(8193))).invalid("body.sender_attestations", "")
+		a.Post("/messages", body("sender_attestations", jws(8192))).Want(201).Is("sender_attestations", attestation(8192))
+		a.Post("/messages", body("sender_attestations", jws(8193))).Invalid("body.sender_attestations", "")
 	})
 }
 
 func TestMetadataIsMeasuredCompact(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		spaced := `{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ","metadata":{` + strings.Repeat(" ", 9000) + `"a":1}}`
-		a.post("/messages", verbatim(spaced)).want(201).is("metadata.a", 1)
-		m := a.send(b)
-		b.tryReply(m, obj{"metadata": object(4096)}).want(201)
-		b.tryReply(m, obj{"metadata": object(4097)}).invalid("body.metadata", "")
-		got := b.tryReply(m, obj{"metadata": merged(object(4000), obj{"provenance": nil})}).want(201)
-		got.is("metadata.k", object(4000)["k"], "metadata.provenance.via", "api")
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		spaced := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","metadata":{` + strings.Repeat(" ", 9000) + `"a":1}}`
+		a.Post("/messages", Verbatim(spaced)).Want(201).Is("metadata.a", 1)
+		m := a.Send(b)
+		b.TryReply(m, obj{"metadata": Object(4096)}).Want(201)
+		b.TryReply(m, obj{"metadata": Object(4097)}).Invalid("body.metadata", "")
+		got := b.TryReply(m, obj{"metadata": Merged(Object(4000), obj{"provenance": nil})}).Want(201)
+		got.Is("metadata.k", Object(4000)["k"], "metadata.provenance.via", "api")
 	})
 }
 
 func TestSendFields(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for _, c := range []struct {
 			field string
 			value any
@@ -213,48 +213,48 @@ func TestSendFields(t *testing.T) {
 			{"from_handle", "no-at-sign", ""},
 			{"from_handle", 5, ""},
 		} {
-			a.trySend(b, obj{c.field: c.value}).as("%s %v", c.field, c.value).invalid("body."+c.field, c.kind)
+			a.TrySend(b, obj{c.field: c.value}).As("%s %v", c.field, c.value).Invalid("body."+c.field, c.kind)
 		}
 		for _, field := range []string{"type", "encrypted_payload"} {
-			a.post("/messages", without(message(b), field)).invalid("body."+field, "missing")
+			a.Post("/messages", Without(Message(b), field)).Invalid("body."+field, "missing")
 		}
-		two := a.post("/messages", obj{"to_agent_id": b.id})
-		two.invalid("body.type", "missing").invalid("body.encrypted_payload", "missing")
-		if n := len(b.everything()); n != 0 {
+		two := a.Post("/messages", obj{"to_agent_id": b.ID})
+		two.Invalid("body.type", "missing").Invalid("body.encrypted_payload", "missing")
+		if n := len(b.Everything()); n != 0 {
 			t.Errorf("%d messages arrived", n)
 		}
 	})
 }
 
 func TestSendTypes(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for name := range strings.FieldsSeq(`dm task_request task_response status_update negotiation receipt error capability_query
 			capability_response payment_request payment_confirmation consent_request consent_grant consent_revoke identity_verification
 			sender_key_distribution sender_key_request`) {
-			a.trySend(b, obj{"type": "svc.v1." + name}).as("%s", name).want(201).is("type", "svc.v1."+name)
+			a.TrySend(b, obj{"type": "svc.v1." + name}).As("%s", name).Want(201).Is("type", "svc.v1."+name)
 		}
 		for _, custom := range []string{"a.b.c", "acme.v1.x", "A-1._.z.9", "svcx.v1.other"} {
-			a.trySend(b, obj{"type": custom}).as("%s", custom).want(201).is("type", custom)
+			a.TrySend(b, obj{"type": custom}).As("%s", custom).Want(201).Is("type", custom)
 		}
 		for _, payload := range []string{"Q", "QQ=", "QQ==", "_-", strings.Repeat("-", 7)} {
-			a.trySend(b, obj{"encrypted_payload": payload}).as("%s", payload).want(201).is("encrypted_payload", payload)
+			a.TrySend(b, obj{"encrypted_payload": payload}).As("%s", payload).Want(201).Is("encrypted_payload", payload)
 		}
 	})
 }
 
 func TestSendBodySize(t *testing.T) {
 	const most = 1 << 20
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		body := `{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`
-		a.post("/messages", verbatim(body+strings.Repeat(" ", most-len(body)))).as("1 MiB").want(201)
-		got := playRaw(s.addr, []string{"POST /messages HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + a.token +
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		body := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`
+		a.Post("/messages", Verbatim(body+strings.Repeat(" ", most-len(body)))).As("1 MiB").Want(201)
+		got := playRaw(s.Addr, []string{"POST /messages HTTP/1.1\r\nHost: " + s.Addr + "\r\nAuthorization: Bearer " + a.Token +
 			"\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n" + body + strings.Repeat(" ", most+1-len(body))}, 5*time.Second)
 		if got != "413 payload_too_large, closed" {
 			t.Errorf("1 MiB plus one byte: %s", got)
 		}
-		if n := len(b.everything()); n != 1 {
+		if n := len(b.Everything()); n != 1 {
 			t.Errorf("%d messages arrived, want 1", n)
 		}
 	})

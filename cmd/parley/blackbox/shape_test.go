@@ -9,27 +9,27 @@ import (
 
 // Shapes are field:kind lists; a question mark allows null, never absence.
 const (
-	orgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
-	agentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"
-	keysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? key_binding:obj? unbound_since:time?"
-	messageShape = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
-	talkShape    = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
-	partyShape   = "agent_id:uuid role:str joined_at:time"
-	originShape  = "server:any received_at:time org_id:uuid org_slug:str trust_tier:int human_oversight:bool via:str"
+	OrgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
+	AgentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"
+	KeysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? key_binding:obj? unbound_since:time?"
+	MessageShape = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
+	TalkShape    = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
+	PartyShape   = "agent_id:uuid role:str joined_at:time"
+	OriginShape  = "server:any received_at:time org_id:uuid org_slug:str trust_tier:int human_oversight:bool via:str"
 )
 
 var (
-	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	UUIDForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
 )
 
-func ofKind(v any, kind string) bool {
+func OfKind(v any, kind string) bool {
 	switch kind {
 	case "any":
 		return v != nil
 	case "uuid":
 		s, ok := v.(string)
-		return ok && uuidForm.MatchString(s)
+		return ok && UUIDForm.MatchString(s)
 	case "time":
 		s, ok := v.(string)
 		return ok && timeForm.MatchString(s)
@@ -50,16 +50,16 @@ func ofKind(v any, kind string) bool {
 		return ok
 	case "jwk":
 		k, ok := v.(obj)
-		return ok && len(k) == 4 && k["kty"] == "OKP" && text(k, "crv") != "" && text(k, "x") != "" && text(k, "kid") != ""
+		return ok && len(k) == 4 && k["kty"] == "OKP" && Text(k, "crv") != "" && Text(k, "x") != "" && Text(k, "kid") != ""
 	case "pq":
 		k, ok := v.(obj)
-		return ok && len(k) == 4 && k["kty"] == "AKP" && text(k, "alg") != "" && text(k, "pub") != "" && text(k, "kid") != ""
+		return ok && len(k) == 4 && k["kty"] == "AKP" && Text(k, "alg") != "" && Text(k, "pub") != "" && Text(k, "kid") != ""
 	}
 	panic("no such kind: " + kind)
 }
 
-// shaped checks that the object has every field of the shape with a value of its kind.
-func shaped(t testing.TB, what string, o obj, shape string) {
+// Shaped checks that the object has every field of the shape with a value of its kind.
+func Shaped(t testing.TB, what string, o obj, shape string) {
 	t.Helper()
 	for field := range strings.FieldsSeq(shape) {
 		name, kind, _ := strings.Cut(field, ":")
@@ -69,21 +69,21 @@ func shaped(t testing.TB, what string, o obj, shape string) {
 		case !present:
 			t.Errorf("%s has no field %s: %v", what, name, o)
 		case v == nil && nullable:
-		case !ofKind(v, kind):
+		case !OfKind(v, kind):
 			t.Errorf("%s.%s is not of kind %s: %v", what, name, kind, v)
 		}
 	}
 }
 
-// shaped checks the shape of an answer's object.
-func (a *answer) shaped(shape string) *answer {
-	a.t.Helper()
-	shaped(a.t, a.asked, a.body, shape)
+// Shaped checks the shape of an answer's object.
+func (a *Answer) Shaped(shape string) *Answer {
+	a.T.Helper()
+	Shaped(a.T, a.Asked, a.Body, shape)
 	return a
 }
 
-// exactly checks that an object has these members and no others.
-func exactly(t testing.TB, what string, o obj, names string) {
+// Exactly checks that an object has these members and no others.
+func Exactly(t testing.TB, what string, o obj, names string) {
 	t.Helper()
 	fields := strings.Fields(names)
 	if len(o) != len(fields) {

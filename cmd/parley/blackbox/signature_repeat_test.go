@@ -11,51 +11,51 @@ import (
 // message, whatever happened to its signatures: the sender may have rotated or retired
 // its key since. A request rejected for its signature is not stored.
 func TestSignatureOfRepeats(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		r := a.group(obj{"enrollment_policy": "open"})
-		b.request("POST", r.path("/join"), nil).want(200)
-		m := a.send(b)
+		b.Request("POST", r.path("/join"), nil).Want(200)
+		m := a.Send(b)
 		for name, c := range map[string]struct {
 			path string
 			body obj
 			code int
 		}{
-			"send":      {"/messages", message(b), 201},
-			"sync":      {"/messages/sync?timeout_ms=1000", message(b), 200},
-			"reply":     {"/messages/" + text(m, "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}, 201},
-			"broadcast": {"/messages", toHandle(r.handle), 201},
+			"send":      {"/messages", Message(b), 201},
+			"sync":      {"/messages/sync?timeout_ms=1000", Message(b), 200},
+			"reply":     {"/messages/" + Text(m, "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}, 201},
+			"broadcast": {"/messages", ToHandle(r.handle), 201},
 		} {
 			bodyText := func(more obj) string {
-				plain, _ := json.Marshal(merged(c.body, more))
+				plain, _ := json.Marshal(Merged(c.body, more))
 				return string(plain)
 			}
 			body := bodyText(nil)
-			forged := bodyText(obj{"sender_attestations": []any{attested(a.sign, a.signKid(), false, true)}})
-			post := func(key, body, signature string) *answer {
-				return a.post(c.path, verbatim(body), "X-Svc-Agent", a.id, "Idempotency-Key", name+key, "X-Svc-Message-Signature", signature).as("%s %s", name, key)
+			forged := bodyText(obj{"sender_attestations": []any{attested(a.Sign, a.SignKid(), false, true)}})
+			post := func(key, body, signature string) *Answer {
+				return a.Post(c.path, Verbatim(body), "X-Svc-Agent", a.ID, "Idempotency-Key", name+key, "X-Svc-Message-Signature", signature).As("%s %s", name, key)
 			}
-			id := func(an *answer) any {
+			id := func(an *Answer) any {
 				if name == "sync" {
-					return an.at("message.id")
+					return an.At("message.id")
 				}
-				return an.at("id")
+				return an.At("id")
 			}
-			good, wrong := messageSignature(a.sign, body), messageSignature(b.sign, body)
-			post("-1", body, wrong).refused(403, "signature_invalid")
-			first := id(post("-1", body, good).as("%s, not remembered before", name).want(c.code))
-			for what, again := range map[string]*answer{
-				"by another key": post("-1", body, wrong), "with a forged attestation": post("-1", forged, messageSignature(a.sign, forged)),
+			good, wrong := messageSignature(a.Sign, body), messageSignature(b.Sign, body)
+			post("-1", body, wrong).Refused(403, "signature_invalid")
+			first := id(post("-1", body, good).As("%s, not remembered before", name).Want(c.code))
+			for what, again := range map[string]*Answer{
+				"by another key": post("-1", body, wrong), "with a forged attestation": post("-1", forged, messageSignature(a.Sign, forged)),
 			} {
-				again.as("%s again, %s", name, what).want(200)
-				if again.header.Get("Idempotency-Replayed") != "true" || id(again) != first {
-					again.errorf("not the stored message %v", first)
+				again.As("%s again, %s", name, what).Want(200)
+				if again.Header.Get("Idempotency-Replayed") != "true" || id(again) != first {
+					again.Errorf("not the stored message %v", first)
 				}
 			}
 			other := bodyText(obj{"type": "svc.v1.receipt"})
-			post("-1", other, wrong).as("%s, another under the key", name).refused(409, "idempotency_mismatch")
-			post("-2", forged, messageSignature(a.sign, forged)).refused(403, "signature_invalid")
-			a.post(c.path, verbatim(forged), "X-Svc-Agent", a.id).as("%s without a key", name).refused(403, "signature_invalid")
+			post("-1", other, wrong).As("%s, another under the key", name).Refused(409, "idempotency_mismatch")
+			post("-2", forged, messageSignature(a.Sign, forged)).Refused(403, "signature_invalid")
+			a.Post(c.path, Verbatim(forged), "X-Svc-Agent", a.ID).As("%s without a key", name).Refused(403, "signature_invalid")
 		}
 	})
 }
@@ -63,11 +63,11 @@ func TestSignatureOfRepeats(t *testing.T) {
 // TestEmptySignature: a header without a value is an invalid signature, on a new
 // connection and on a reused one.
 func TestEmptySignature(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for name, connections := range map[string]*http.Transport{"fresh connections": {DisableKeepAlives: true}, "one connection": {}} {
 			for range 3 {
-				ask, err := s.request(a.token, "POST", "/messages", message(b))
+				ask, err := s.Request(a.Token, "POST", "/messages", Message(b))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestEmptySignature(t *testing.T) {
 			}
 			connections.CloseIdleConnections()
 		}
-		if n := len(b.everything()); n != 0 {
+		if n := len(b.Everything()); n != 0 {
 			t.Errorf("%d messages arrived", n)
 		}
 	})

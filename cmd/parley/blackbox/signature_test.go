@@ -11,42 +11,42 @@ import (
 // messageSignature signs a raw body for the X-Svc-Message-Signature header.
 func messageSignature(key ed25519.PrivateKey, body string) string {
 	sum := sha256.Sum256([]byte(body))
-	return b64(ed25519.Sign(key, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:]))))
+	return B64(ed25519.Sign(key, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:]))))
 }
 
 func TestMessageSignature(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, b := s.org(t), s.org(t).agent("bob")
-		o.agent("first")
-		a := o.agent("signer")
-		plain, _ := json.Marshal(message(b))
+	Each(t, func(t *testing.T, s *Server) {
+		o, b := s.Org(t), s.Org(t).Agent("bob")
+		o.Agent("first")
+		a := o.Agent("signer")
+		plain, _ := json.Marshal(Message(b))
 		body := string(plain)
-		post := func(path, body, signature string) *answer {
-			return a.post(path, verbatim(body), "X-Svc-Agent", a.id, "X-Svc-Message-Signature", signature)
+		post := func(path, body, signature string) *Answer {
+			return a.Post(path, Verbatim(body), "X-Svc-Agent", a.ID, "X-Svc-Message-Signature", signature)
 		}
-		good := messageSignature(a.sign, body)
-		m := post("/messages", body, good).as("good").want(201)
+		good := messageSignature(a.Sign, body)
+		m := post("/messages", body, good).As("good").Want(201)
 		sum := sha256.Sum256(plain)
 		for name, signature := range map[string]string{
-			"of another body":  messageSignature(a.sign, body+" "),
-			"of another key":   messageSignature(b.sign, body),
-			"without a prefix": b64(ed25519.Sign(a.sign, []byte(hex.EncodeToString(sum[:])))),
+			"of another body":  messageSignature(a.Sign, body+" "),
+			"of another key":   messageSignature(b.Sign, body),
+			"without a prefix": B64(ed25519.Sign(a.Sign, []byte(hex.EncodeToString(sum[:])))),
 			"cut short":        good[:40],
 			"not base64url":    "!!!",
 		} {
-			post("/messages", body, signature).as("%s", name).refused(403, "signature_invalid")
+			post("/messages", body, signature).As("%s", name).Refused(403, "signature_invalid")
 		}
-		o.post("/messages", verbatim(body), "X-Svc-Message-Signature", good).as("of another agent").refused(403, "signature_invalid")
+		o.Post("/messages", Verbatim(body), "X-Svc-Message-Signature", good).As("of another agent").Refused(403, "signature_invalid")
 		reply := `{"type":"svc.v1.dm","encrypted_payload":"QQ"}`
-		path := "/messages/" + m.str("id") + "/reply"
-		post(path, reply, messageSignature(a.sign, reply)).as("reply").want(201)
-		post(path, reply, messageSignature(b.sign, reply)).as("reply").refused(403, "signature_invalid")
+		path := "/messages/" + m.Str("id") + "/reply"
+		post(path, reply, messageSignature(a.Sign, reply)).As("reply").Want(201)
+		post(path, reply, messageSignature(b.Sign, reply)).As("reply").Refused(403, "signature_invalid")
 
-		sign, _ := newKeys()
-		a.post(a.path("/keys"), obj{"signing_public_key": signJWK(sign)}).want(200)
-		post("/messages", body, good).as("a former key").refused(403, "signature_invalid")
-		post("/messages", body, messageSignature(sign, body)).as("the new key").want(201)
-		if n := len(b.everything()); n != 3 {
+		sign, _ := NewKeys()
+		a.Post(a.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
+		post("/messages", body, good).As("a former key").Refused(403, "signature_invalid")
+		post("/messages", body, messageSignature(sign, body)).As("the new key").Want(201)
+		if n := len(b.Everything()); n != 3 {
 			t.Errorf("%d messages arrived, want 3", n)
 		}
 	})
@@ -55,37 +55,37 @@ func TestMessageSignature(t *testing.T) {
 // attested is a JWS over a claim, compact or flattened.
 func attested(key ed25519.PrivateKey, kid string, flat, spoilt bool) any {
 	header, _ := json.Marshal(obj{"alg": "EdDSA", "kid": kid})
-	protected, payload := b64(header), b64([]byte(`{"role":"buyer"}`))
+	protected, payload := B64(header), B64([]byte(`{"role":"buyer"}`))
 	signature := ed25519.Sign(key, []byte(protected+"."+payload))
 	if spoilt {
 		signature[0] ^= 1
 	}
 	if flat {
-		return obj{"protected": protected, "payload": payload, "signature": b64(signature)}
+		return obj{"protected": protected, "payload": payload, "signature": B64(signature)}
 	}
-	return protected + "." + payload + "." + b64(signature)
+	return protected + "." + payload + "." + B64(signature)
 }
 
 func TestAttestations(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		unknown, _ := newKeys()
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		unknown, _ := NewKeys()
 		for _, flat := range []bool{true, false} {
-			good := []any{attested(a.sign, a.signKid(), flat, false)}
-			m := a.trySend(b, obj{"sender_attestations": good}).as("good, flat %v", flat).want(201).is("sender_attestations", good)
-			b.get("/messages/"+m.str("id")).want(200).is("sender_attestations", good)
-			byOther := []any{attested(b.sign, b.signKid(), flat, false)}
-			a.trySend(b, obj{"sender_attestations": byOther}).as("by another agent here").want(201).is("sender_attestations", byOther)
+			good := []any{attested(a.Sign, a.SignKid(), flat, false)}
+			m := a.TrySend(b, obj{"sender_attestations": good}).As("good, flat %v", flat).Want(201).Is("sender_attestations", good)
+			b.Get("/messages/"+m.Str("id")).Want(200).Is("sender_attestations", good)
+			byOther := []any{attested(b.Sign, b.SignKid(), flat, false)}
+			a.TrySend(b, obj{"sender_attestations": byOther}).As("by another agent here").Want(201).Is("sender_attestations", byOther)
 			loose := []any{attested(unknown, "somebody-elsewhere", flat, false), good[0]}
-			a.trySend(b, obj{"sender_attestations": loose}).as("unresolvable").want(201).is("sender_attestations", loose)
+			a.TrySend(b, obj{"sender_attestations": loose}).As("unresolvable").Want(201).Is("sender_attestations", loose)
 
-			spoilt := []any{good[0], attested(a.sign, a.signKid(), flat, true)}
-			a.trySend(b, obj{"sender_attestations": spoilt}).as("spoilt, flat %v", flat).refused(403, "signature_invalid")
-			a.trySend(b, obj{"sender_attestations": []any{attested(unknown, a.signKid(), flat, false)}}).as("by another key").refused(403, "signature_invalid")
-			b.tryReply(m.body, obj{"sender_attestations": spoilt}).as("reply").refused(403, "signature_invalid")
-			b.tryReply(m.body, obj{"sender_attestations": good}).as("reply").want(201).is("sender_attestations", good)
+			spoilt := []any{good[0], attested(a.Sign, a.SignKid(), flat, true)}
+			a.TrySend(b, obj{"sender_attestations": spoilt}).As("spoilt, flat %v", flat).Refused(403, "signature_invalid")
+			a.TrySend(b, obj{"sender_attestations": []any{attested(unknown, a.SignKid(), flat, false)}}).As("by another key").Refused(403, "signature_invalid")
+			b.TryReply(m.Body, obj{"sender_attestations": spoilt}).As("reply").Refused(403, "signature_invalid")
+			b.TryReply(m.Body, obj{"sender_attestations": good}).As("reply").Want(201).Is("sender_attestations", good)
 		}
-		a.trySend(b, obj{"sender_attestations": []any{}}).as("empty").want(201)
-		a.trySend(b, obj{"sender_signing_kid": "not-mine"}).as("a kid alone is recorded").want(201).is("sender_signing_kid", "not-mine")
+		a.TrySend(b, obj{"sender_attestations": []any{}}).As("empty").Want(201)
+		a.TrySend(b, obj{"sender_signing_kid": "not-mine"}).As("a kid alone is recorded").Want(201).Is("sender_signing_kid", "not-mine")
 	})
 }

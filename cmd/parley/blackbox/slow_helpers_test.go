@@ -26,11 +26,11 @@ type observedProcess struct {
 }
 
 // watched starts a server whose process can be observed.
-func watched(t *testing.T, flags ...string) (*server, observedProcess) {
+func watched(t *testing.T, flags ...string) (*Server, observedProcess) {
 	t.Helper()
-	admin := freeAddress(t)
-	s := start(t, append(flags, "--admin-listen", admin)...)
-	return s, observedProcess{s.cmd.Process.Pid, admin, s.adminToken(t)}
+	admin := FreeAddress(t)
+	s := Start(t, append(flags, "--admin-listen", admin)...)
+	return s, observedProcess{s.Cmd.Process.Pid, admin, s.AdminToken(t)}
 }
 
 // observation is one observation of a server process.
@@ -45,8 +45,8 @@ func (s observation) String() string {
 	return fmt.Sprintf("%d goroutines (%d of streams), %d sockets, %d streams, %d MiB", s.goroutines, s.streaming, s.sockets, s.streams, s.resident>>20)
 }
 
-// adminClient keeps no connections open, because they would be counted.
-var adminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+// AdminClient keeps no connections open, because they would be counted.
+var AdminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func (in observedProcess) ask(t testing.TB, path string) string {
 	t.Helper()
@@ -55,7 +55,7 @@ func (in observedProcess) ask(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+in.token)
-	resp, err := adminClient.Do(req)
+	resp, err := AdminClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ var (
 // observe observes the server. It does not count the connections of this process's clients.
 func (in observedProcess) observe(t testing.TB) (s observation) {
 	t.Helper()
-	client.CloseIdleConnections()
-	streaming.CloseIdleConnections()
+	Client.CloseIdleConnections()
+	Streaming.CloseIdleConnections()
 	profile := in.ask(t, "/debug/pprof/goroutine?debug=1")
 	for _, group := range goroutineGroup.FindAllStringSubmatch(profile, -1) {
 		n, _ := strconv.Atoi(group[1])
@@ -163,18 +163,18 @@ func smallBuffers(_, _ string, raw syscall.RawConn) error {
 }
 
 // openStreamReader opens a stream of an agent.
-func openStreamReader(g *agent, m manner) (*streamReader, error) {
+func openStreamReader(g *Agent, m manner) (*streamReader, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	if m == neverRds || m == vanishes {
 		dialer.Control = smallBuffers
 	}
-	conn, err := dialer.Dial("tcp", g.s.addr)
+	conn, err := dialer.Dial("tcp", g.S.Addr)
 	if err != nil {
 		return nil, err
 	}
 	e := &streamReader{manner: m, conn: conn.(*net.TCPConn), done: make(chan struct{})}
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", g.path("/stream"), g.token); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", g.Path("/stream"), g.Token); err != nil {
 		return nil, err
 	}
 	// Unbuffered: a client that stops reading must not have read ahead.

@@ -45,29 +45,29 @@ func TestStreamsUnderLoad(t *testing.T) {
 // streamLoad are many agents with many streams each.
 type streamLoad struct {
 	t       *testing.T
-	s       *server
+	s       *Server
 	in      observedProcess
 	base    observation
-	from    *agent
-	agents  []*agent
+	from    *Agent
+	agents  []*Agent
 	readers [][]*streamReader // by agent
 	sent    [][]string
 }
 
 func newStreamLoad(t *testing.T, agents, each int) *streamLoad {
 	s, in := watched(t, "--journals", "4")
-	c := &streamLoad{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), readers: make([][]*streamReader, agents)}
-	for o, i := (*org)(nil), 0; i < agents; i++ {
+	c := &streamLoad{t: t, s: s, in: in, from: s.Org(t).Agent("sender"), sent: make([][]string, agents), readers: make([][]*streamReader, agents)}
+	for o, i := (*Org)(nil), 0; i < agents; i++ {
 		if i%25 == 0 {
-			o = s.org(t)
+			o = s.Org(t)
 		}
-		c.agents = append(c.agents, o.agent(fmt.Sprintf("singer-%d", i)))
+		c.agents = append(c.agents, o.Agent(fmt.Sprintf("singer-%d", i)))
 		c.readers[i] = make([]*streamReader, each)
 	}
 	// What remains after a load belongs to the base.
-	concurrently(64, func(i int) *answer { return c.from.trySend(c.agents[i%agents], nil) })
+	Concurrently(64, func(i int) *Answer { return c.from.TrySend(c.agents[i%agents], nil) })
 	for _, g := range c.agents {
-		g.everything()
+		g.Everything()
 	}
 	time.Sleep(300 * time.Millisecond)
 	c.base = in.observe(t)
@@ -123,16 +123,16 @@ func (c *streamLoad) sendAll(messages int) {
 		after[i] = 1 + rand.IntN(messages-1)
 	}
 	var sending sync.WaitGroup
-	failed := make([]*answer, len(c.agents))
+	failed := make([]*Answer, len(c.agents))
 	for i, g := range c.agents {
 		sending.Go(func() {
 			for n := range messages {
-				a := c.from.trySend(g, obj{"encrypted_payload": payload})
-				if a.err != nil || a.status != 201 {
+				a := c.from.TrySend(g, obj{"encrypted_payload": payload})
+				if a.Err != nil || a.Status != 201 {
 					failed[i] = a
 					return
 				}
-				c.sent[i] = append(c.sent[i], text(a.body, "id"))
+				c.sent[i] = append(c.sent[i], Text(a.Body, "id"))
 				for _, e := range c.readers[i] {
 					if n == after[i] && e.manner == resets {
 						e.reset()
@@ -144,7 +144,7 @@ func (c *streamLoad) sendAll(messages int) {
 	sending.Wait()
 	for _, a := range failed {
 		if a != nil {
-			a.fatalf("a send beside streams that do not read")
+			a.Fatalf("a send beside streams that do not read")
 		}
 	}
 	c.t.Logf("%d messages to %d agents in %v", messages, len(c.agents), time.Since(began).Round(time.Millisecond))

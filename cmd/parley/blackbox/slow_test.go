@@ -80,10 +80,10 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	const each = 16
 	s, in := watched(t)
-	a, b := pair(t, s)
+	a, b := Pair(t, s)
 	before := paced(a, b, 2*time.Second)
 	base := in.observe(t)
-	kinds := slowConnections(a.token)
+	kinds := slowConnections(a.Token)
 	type outcome struct {
 		kind   string
 		told   string
@@ -95,7 +95,7 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 	var sending sync.WaitGroup
 	for _, kind := range kinds {
 		for range each {
-			conn, err := net.DialTimeout("tcp", s.addr, 10*time.Second)
+			conn, err := net.DialTimeout("tcp", s.Addr, 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,13 +135,13 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 
 // paced sends and reads in turn for a while and returns the 99th percentile of the time
 // that takes.
-func paced(a, b *agent, long time.Duration) time.Duration {
-	a.t.Helper()
+func paced(a, b *Agent, long time.Duration) time.Duration {
+	a.T.Helper()
 	var all []time.Duration
 	for began := time.Now(); time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
-		sent := a.trySend(b, nil).want(201)
-		page := b.inbox("?limit=1")
-		all = append(all, sent.took, page.took)
+		sent := a.TrySend(b, nil).Want(201)
+		page := b.Inbox("?limit=1")
+		all = append(all, sent.Took, page.Took)
 	}
 	slices.Sort(all)
 	return all[len(all)*99/100]
@@ -155,7 +155,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	}
 	t.Parallel()
 	s, in := watched(t)
-	a, b := pair(t, s)
+	a, b := Pair(t, s)
 	stays, err := openStreamReader(b, reads)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 		}
 		gone = append(gone, e)
 	}
-	id := text(a.send(b), "id")
+	id := Text(a.Send(b), "id")
 	began := time.Now()
 	if now := in.observe(t); now.streams != 21 {
 		t.Fatalf("%v, want 21 streams", now)
@@ -188,7 +188,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	if took < vanishWait/3 {
 		t.Errorf("a client that is slow to acknowledge was disconnected after %v", took)
 	}
-	eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
+	Eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
 	for _, e := range gone {
 		e.reset()
 	}

@@ -30,10 +30,10 @@ func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("runs only with -soak")
 	}
-	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) {
+	for _, v := range Variants {
+		t.Run("journals="+v.Journals, func(t *testing.T) {
 			t.Parallel() // each waits for its server and its disk half of the time
-			soak(t, v.journals, *soakFor, *soakKills/2, *soakAcked/2)
+			soak(t, v.Journals, *soakFor, *soakKills/2, *soakAcked/2)
 		})
 	}
 }
@@ -45,7 +45,7 @@ const soakPatience = 3
 // soak runs until there were enough kills and enough messages.
 func soak(t *testing.T, journals string, limit time.Duration, kills int, acked int64) {
 	const killsPerEra = 5
-	s := start(t, "--journals", journals)
+	s := Start(t, "--journals", journals)
 	began := time.Now()
 	var sum tally
 	var past []pastInbox
@@ -59,7 +59,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 		w.era(listeners, killsPerEra, func() time.Duration { return pace(&sum, &w.tally, kills, acked) })
 		past = append(past, w.keep()...)
 		w.tally.addTo(&sum)
-		read(t, s, anyOf(past))
+		read(t, s, AnyOf(past))
 		if sum.kills%50 == 0 {
 			t.Logf("%v: %v", time.Since(began).Round(time.Second), &sum)
 		}
@@ -69,7 +69,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 		read(t, s, k)
 	}
 	t.Logf("%v: read everything again", time.Since(began).Round(time.Second))
-	verifyDirectory(t, s)
+	VerifyDirectory(t, s)
 }
 
 // era is a part of a soak with new agents and a new history.
@@ -122,20 +122,20 @@ func (w *recordedServer) keep() []pastInbox {
 }
 
 // read reads an inbox of a past era again: it must be unchanged.
-func read(t *testing.T, s *server, k pastInbox) {
+func read(t *testing.T, s *Server, k pastInbox) {
 	t.Helper()
-	k.of.token = s.grant(t, k.of.client, k.of.secret).want(200).str("access_token")
-	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	k.of.Token = s.Grant(t, k.of.Client, k.of.Secret).Want(200).Str("access_token")
+	w := &recordedServer{t: t, s: s, h: history.New(SettleWait), began: time.Now()}
 	page, err := w.page(k.of, 100, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, id := range k.order {
 		if i >= len(page.Rows) || page.Rows[i].ID != id {
-			t.Fatalf("row %d of the inbox of %s was %s; it now has %d rows of %d", i, k.of.id, id, len(page.Rows), len(k.order))
+			t.Fatalf("row %d of the inbox of %s was %s; it now has %d rows of %d", i, k.of.ID, id, len(page.Rows), len(k.order))
 		}
 	}
 	if len(page.Rows) != len(k.order) {
-		t.Fatalf("the inbox of %s has %d rows, and had %d", k.of.id, len(page.Rows), len(k.order))
+		t.Fatalf("the inbox of %s has %d rows, and had %d", k.of.ID, len(page.Rows), len(k.order))
 	}
 }

@@ -24,17 +24,17 @@ func TestSpecifiedFields(t *testing.T) {
 		after, shape string
 		input        bool // the table is of a request too: any field may be absent there
 	}{
-		{"### Organization\n", orgShape, false},
-		{"### Agent (AgentRead)\n", agentShape + " poll_url:str?", false},
-		{"### Message (MessageRead)\n", messageShape, false},
-		{"the record may also carry:\n", messageShape + " self_encrypted_payload:str?", false},
-		{"### Conversation\n", talkShape, false},
+		{"### Organization\n", OrgShape, false},
+		{"### Agent (AgentRead)\n", AgentShape + " poll_url:str?", false},
+		{"### Message (MessageRead)\n", MessageShape, false},
+		{"the record may also carry:\n", MessageShape + " self_encrypted_payload:str?", false},
+		{"### Conversation\n", TalkShape, false},
 		{"### Group (GroupRead)\n", groupShape, false},
 		{"### Group member\n", memberShape, false},
 		{"### Join request\n", requestShape, false},
 		{"### Webhook (WebhookRead)\n", hookShape, false},
-		{"AgentSkill:\n", skillShape, true},
-		{"Card extension object `svc`:\n", extensionShape, true},
+		{"AgentSkill:\n", SkillShape, true},
+		{"Card extension object `svc`:\n", ExtensionShape, true},
 	} {
 		fields := specFields(string(page), c.after)
 		if len(fields) < 3 {
@@ -55,11 +55,11 @@ func TestSpecifiedFields(t *testing.T) {
 		}
 	}
 	party := map[string]bool{}
-	for field := range strings.FieldsSeq(partyShape) {
+	for field := range strings.FieldsSeq(PartyShape) {
 		party[field] = true
 	}
 	if !strings.Contains(string(page), "Participant: `agent_id` (UUID), `role` (") || !party["agent_id:uuid"] || !party["role:str"] || !party["joined_at:time"] {
-		t.Errorf("a participant is %q", partyShape)
+		t.Errorf("a participant is %q", PartyShape)
 	}
 }
 

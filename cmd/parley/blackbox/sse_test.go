@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-var streaming = &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
+var Streaming = &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 
-// event is one dispatched event of a stream.
-type event struct {
-	name string
-	id   string // the id in this block, "" if it has none
-	data obj
-	raw  string
+// Event is one dispatched event of a stream.
+type Event struct {
+	Name string
+	ID   string // the id in this block, "" if it has none
+	Data obj
+	Raw  string
 }
 
-// stream is an open event stream with a goroutine that reads it.
-type stream struct {
-	t      testing.TB
-	resp   *http.Response
+// Stream is an open event stream with a goroutine that reads it.
+type Stream struct {
+	T      testing.TB
+	Resp   *http.Response
 	cancel context.CancelFunc
-	events chan event // closed when the stream ends
+	Events chan Event // closed when the stream ends
 
 	mu       sync.Mutex
 	lastID   string
@@ -34,53 +34,53 @@ type stream struct {
 	sawEvent bool
 }
 
-// stream opens the agent's stream; after is the Last-Event-ID, "" for none.
-func (g *agent) stream(after string) *stream {
-	g.t.Helper()
-	st, a := g.listen(after)
+// Stream opens the agent's stream; after is the Last-Event-ID, "" for none.
+func (g *Agent) Stream(after string) *Stream {
+	g.T.Helper()
+	st, a := g.Listen(after)
 	if st == nil {
-		a.fatalf("no stream")
+		a.Fatalf("no stream")
 	}
-	g.t.Cleanup(st.close)
+	g.T.Cleanup(st.Close)
 	return st
 }
 
-// listen opens a stream, or returns the error answer.
-func (g *agent) listen(after string) (*stream, *answer) {
-	a := &answer{t: g.t, asked: "GET " + g.path("/stream")}
+// Listen opens a stream, or returns the error answer.
+func (g *Agent) Listen(after string) (*Stream, *Answer) {
+	a := &Answer{T: g.T, Asked: "GET " + g.Path("/stream")}
 	ctx, cancel := context.WithCancel(context.Background())
-	req, err := g.s.request(g.token, "GET", g.path("/stream"), nil, "Accept", "text/event-stream", "Last-Event-ID", after)
+	req, err := g.S.Request(g.Token, "GET", g.Path("/stream"), nil, "Accept", "text/event-stream", "Last-Event-ID", after)
 	if err != nil {
 		cancel()
-		a.err = err
+		a.Err = err
 		return nil, a
 	}
-	resp, err := streaming.Do(req.WithContext(ctx))
+	resp, err := Streaming.Do(req.WithContext(ctx))
 	if err != nil {
 		cancel()
-		a.err = err
+		a.Err = err
 		return nil, a
 	}
-	a.status, a.header = resp.StatusCode, resp.Header
+	a.Status, a.Header = resp.StatusCode, resp.Header
 	if resp.StatusCode != http.StatusOK {
 		cancel()
 		_ = resp.Body.Close()
 		return nil, a
 	}
-	st := &stream{t: g.t, resp: resp, cancel: cancel, events: make(chan event, 10000)}
+	st := &Stream{T: g.T, Resp: resp, cancel: cancel, Events: make(chan Event, 10000)}
 	go st.read()
 	return st, a
 }
 
-func (st *stream) close() {
+func (st *Stream) Close() {
 	st.cancel()
-	_ = st.resp.Body.Close()
+	_ = st.Resp.Body.Close()
 }
 
-func (st *stream) read() {
-	defer close(st.events)
-	lines := bufio.NewReader(st.resp.Body)
-	var e event
+func (st *Stream) read() {
+	defer close(st.Events)
+	lines := bufio.NewReader(st.Resp.Body)
+	var e Event
 	var data []string
 	for {
 		line, err := lines.ReadString('\n')
@@ -91,29 +91,29 @@ func (st *stream) read() {
 		st.note(line)
 		if line == "" {
 			if len(data) > 0 {
-				e.raw = strings.Join(data, "\n")
-				_ = json.Unmarshal([]byte(e.raw), &e.data)
+				e.Raw = strings.Join(data, "\n")
+				_ = json.Unmarshal([]byte(e.Raw), &e.Data)
 				st.dispatch(e)
-			} else if e.id != "" {
-				st.resumeAt(e.id)
+			} else if e.ID != "" {
+				st.resumeAt(e.ID)
 			}
-			e, data = event{}, nil
+			e, data = Event{}, nil
 			continue
 		}
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch field {
 		case "event":
-			e.name = value
+			e.Name = value
 		case "id":
-			e.id = value
+			e.ID = value
 		case "data":
 			data = append(data, value)
 		}
 	}
 }
 
-func (st *stream) note(line string) {
+func (st *Stream) note(line string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if strings.HasPrefix(line, "event:") || strings.HasPrefix(line, "data:") {
@@ -124,118 +124,118 @@ func (st *stream) note(line string) {
 	}
 }
 
-func (st *stream) dispatch(e event) {
-	if e.id != "" {
-		st.resumeAt(e.id)
+func (st *Stream) dispatch(e Event) {
+	if e.ID != "" {
+		st.resumeAt(e.ID)
 	}
-	st.events <- e
+	st.Events <- e
 }
 
-func (st *stream) resumeAt(id string) {
+func (st *Stream) resumeAt(id string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.lastID = id
 }
 
-// last returns the id to resume from.
-func (st *stream) last() string {
+// Last returns the id to resume from.
+func (st *Stream) Last() string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.lastID
 }
 
-// opening returns the lines before the first event, once the id line has arrived.
-func (st *stream) opening() []string {
-	st.t.Helper()
-	eventually(st.t, "the first lines of the stream", func() bool { return st.last() != "" })
+// Opening returns the lines before the first event, once the id line has arrived.
+func (st *Stream) Opening() []string {
+	st.T.Helper()
+	Eventually(st.T, "the first lines of the stream", func() bool { return st.Last() != "" })
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return append([]string(nil), st.preamble...)
 }
 
-// next waits for an event other than a heartbeat.
-func (st *stream) next() event {
-	st.t.Helper()
+// Next waits for an event other than a heartbeat.
+func (st *Stream) Next() Event {
+	st.T.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
 		select {
-		case e, ok := <-st.events:
+		case e, ok := <-st.Events:
 			if !ok {
-				st.t.Fatal("the stream ended")
+				st.T.Fatal("the stream ended")
 			}
-			if e.name != "heartbeat" {
+			if e.Name != "heartbeat" {
 				return e
 			}
 		case <-deadline:
-			st.t.Fatal("no event within 30 s")
+			st.T.Fatal("no event within 30 s")
 		}
 	}
 }
 
-// message waits for a message event and checks its form.
-func (st *stream) message() obj {
-	st.t.Helper()
-	e := st.next()
-	if e.name != "message" || e.id == "" || e.id != text(e.data, "id") {
-		st.t.Fatalf("want a message event with its id, got %q id %q: %s", e.name, e.id, e.raw)
+// Message waits for a message event and checks its form.
+func (st *Stream) Message() obj {
+	st.T.Helper()
+	e := st.Next()
+	if e.Name != "message" || e.ID == "" || e.ID != Text(e.Data, "id") {
+		st.T.Fatalf("want a message event with its id, got %q id %q: %s", e.Name, e.ID, e.Raw)
 	}
-	shaped(st.t, "message event", e.data, messageShape)
-	if e.data["direction"] != "received" {
-		st.t.Errorf("direction on the stream: %v", e.data["direction"])
+	Shaped(st.T, "message event", e.Data, MessageShape)
+	if e.Data["direction"] != "received" {
+		st.T.Errorf("direction on the stream: %v", e.Data["direction"])
 	}
-	return e.data
+	return e.Data
 }
 
-// messages waits for exactly these messages in this order.
-func (st *stream) messages(want ...string) {
-	st.t.Helper()
+// Messages waits for exactly these messages in this order.
+func (st *Stream) Messages(want ...string) {
+	st.T.Helper()
 	for i, id := range want {
-		if got := text(st.message(), "id"); got != id {
-			st.t.Fatalf("message %d of the stream is %s, want %s of %v", i, got, id, want)
+		if got := Text(st.Message(), "id"); got != id {
+			st.T.Fatalf("message %d of the stream is %s, want %s of %v", i, got, id, want)
 		}
 	}
 }
 
-// status waits for a status event.
-func (st *stream) status(conversation, status string) {
-	st.t.Helper()
-	e := st.next()
-	if e.name != "status" || e.id != "" {
-		st.t.Fatalf("want a status event without id, got %q id %q: %s", e.name, e.id, e.raw)
+// Status waits for a status event.
+func (st *Stream) Status(conversation, status string) {
+	st.T.Helper()
+	e := st.Next()
+	if e.Name != "status" || e.ID != "" {
+		st.T.Fatalf("want a status event without id, got %q id %q: %s", e.Name, e.ID, e.Raw)
 	}
-	exactly(st.t, "status event", e.data, "conversation_id status")
-	if e.data["conversation_id"] != conversation || e.data["status"] != status {
-		st.t.Fatalf("want %s %s, got %s", conversation, status, e.raw)
+	Exactly(st.T, "status event", e.Data, "conversation_id status")
+	if e.Data["conversation_id"] != conversation || e.Data["status"] != status {
+		st.T.Fatalf("want %s %s, got %s", conversation, status, e.Raw)
 	}
 }
 
-// quiet checks that no further event arrives for a moment.
-func (st *stream) quiet() {
-	st.t.Helper()
+// Quiet checks that no further event arrives for a moment.
+func (st *Stream) Quiet() {
+	st.T.Helper()
 	select {
-	case e, ok := <-st.events:
+	case e, ok := <-st.Events:
 		if !ok {
-			st.t.Fatal("the stream ended")
+			st.T.Fatal("the stream ended")
 		}
-		if e.name != "heartbeat" {
-			st.t.Fatalf("unexpected %s %s: %s", e.name, e.id, e.raw)
+		if e.Name != "heartbeat" {
+			st.T.Fatalf("unexpected %s %s: %s", e.Name, e.ID, e.Raw)
 		}
 	case <-time.After(150 * time.Millisecond):
 	}
 }
 
-// ends waits until the server closes the stream.
-func (st *stream) ends(within time.Duration) {
-	st.t.Helper()
+// Ends waits until the server closes the stream.
+func (st *Stream) Ends(within time.Duration) {
+	st.T.Helper()
 	deadline := time.After(within)
 	for {
 		select {
-		case _, ok := <-st.events:
+		case _, ok := <-st.Events:
 			if !ok {
 				return
 			}
 		case <-deadline:
-			st.t.Fatalf("the stream is still open after %v", within)
+			st.T.Fatalf("the stream is still open after %v", within)
 		}
 	}
 }

@@ -13,28 +13,28 @@ import (
 // follower reads an agent's stream over many connections, each resumed where the previous
 // one was cut.
 type follower struct {
-	g    *agent
+	g    *Agent
 	got  []string
 	last string
 	cuts int
 }
 
 // follow reads for the given time, then cuts the connection at a random point.
-func (f *follower) follow(d time.Duration) *answer {
-	st, refusal := f.g.listen(f.last)
+func (f *follower) follow(d time.Duration) *Answer {
+	st, refusal := f.g.Listen(f.last)
 	if st == nil {
 		return refusal
 	}
-	defer st.close()
+	defer st.Close()
 	deadline := time.After(d)
 	for {
 		select {
-		case e, ok := <-st.events:
+		case e, ok := <-st.Events:
 			if !ok {
 				return nil
 			}
-			if e.name == "message" {
-				f.got, f.last = append(f.got, e.id), e.id
+			if e.Name == "message" {
+				f.got, f.last = append(f.got, e.ID), e.ID
 			}
 		case <-deadline:
 			f.cuts++
@@ -44,7 +44,7 @@ func (f *follower) follow(d time.Duration) *answer {
 }
 
 // until follows in short pieces until it has n messages or the time is up.
-func (f *follower) until(n int, piece func() time.Duration) *answer {
+func (f *follower) until(n int, piece func() time.Duration) *Answer {
 	deadline := time.Now().Add(30 * time.Second)
 	for len(f.got) < n && time.Now().Before(deadline) {
 		if refusal := f.follow(piece()); refusal != nil {
@@ -57,44 +57,44 @@ func (f *follower) until(n int, piece func() time.Duration) *answer {
 
 func TestStreamSeam(t *testing.T) {
 	const senders, perSender, followers = 3, 100, 4
-	alone(t, func(t *testing.T, s *server) {
-		b := s.org(t).agent("followed")
-		var from []*agent
+	Alone(t, func(t *testing.T, s *Server) {
+		b := s.Org(t).Agent("followed")
+		var from []*Agent
 		for range senders {
-			from = append(from, s.org(t).agent("sender"))
+			from = append(from, s.Org(t).Agent("sender"))
 		}
-		whole := b.stream("")
-		whole.opening()
+		whole := b.Stream("")
+		whole.Opening()
 		var wg sync.WaitGroup
 		readers := make([]follower, followers)
-		refusals := make([]*answer, followers)
+		refusals := make([]*Answer, followers)
 		for i := range readers {
-			readers[i] = follower{g: b, last: nilUUID}
+			readers[i] = follower{g: b, last: NilUUID}
 			wg.Go(func() {
 				refusals[i] = readers[i].until(senders*perSender, func() time.Duration {
 					return time.Duration(rand.IntN(40)) * time.Millisecond
 				})
 			})
 		}
-		sent := concurrently(senders, func(i int) []*answer {
-			var out []*answer
+		sent := Concurrently(senders, func(i int) []*Answer {
+			var out []*Answer
 			for range perSender {
-				out = append(out, from[i].trySend(b, nil))
+				out = append(out, from[i].TrySend(b, nil))
 			}
 			return out
 		})
 		for _, a := range slices.Concat(sent...) {
-			a.want(201)
+			a.Want(201)
 		}
 		wg.Wait()
-		want := ids(b.everything())
+		want := IDs(b.Everything())
 		slices.Reverse(want)
 		if len(want) != senders*perSender {
 			t.Fatalf("%d messages arrived, want %d", len(want), senders*perSender)
 		}
 		for i, r := range readers {
 			if refusals[i] != nil {
-				refusals[i].errorf("a stream was refused")
+				refusals[i].Errorf("a stream was refused")
 			}
 			if r.cuts < 3 {
 				t.Errorf("follower %d was cut only %d times", i, r.cuts)
@@ -103,10 +103,10 @@ func TestStreamSeam(t *testing.T) {
 		}
 		var live []string
 		for range want {
-			live = append(live, text(whole.message(), "id"))
+			live = append(live, Text(whole.Message(), "id"))
 		}
 		sameOrder(t, "the uncut stream", live, want)
-		whole.quiet()
+		whole.Quiet()
 	})
 }
 
@@ -140,15 +140,15 @@ func sameOrder(t testing.TB, what string, got, want []string) {
 // buffer holds. Other readers must not be affected, and nothing may be lost.
 func TestSlowReader(t *testing.T) {
 	const count = 100
-	alone(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		conn, err := net.Dial("tcp", s.addr)
+	Alone(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
-		request := "GET " + b.path("/stream") + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + b.token + "\r\n\r\n"
+		request := "GET " + b.Path("/stream") + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + b.Token + "\r\n\r\n"
 		if _, err := conn.Write([]byte(request)); err != nil {
 			t.Fatal(err)
 		}
@@ -156,21 +156,21 @@ func TestSlowReader(t *testing.T) {
 		if _, err := conn.Read(first); err != nil || !strings.HasPrefix(string(first), "HTTP/1.1 200") {
 			t.Fatalf("no stream: %v %.200q", err, first)
 		}
-		fast := b.stream("")
-		fast.opening()
+		fast := b.Stream("")
+		fast.Opening()
 		var want []string
 		for range count {
-			r := a.trySend(b, obj{"encrypted_payload": strings.Repeat("x", 131072)}).want(201)
-			want = append(want, r.str("id"))
-			if r.took > 5*time.Second {
-				r.errorf("a slow reader held the sender up for %v", r.took)
+			r := a.TrySend(b, obj{"encrypted_payload": strings.Repeat("x", 131072)}).Want(201)
+			want = append(want, r.Str("id"))
+			if r.Took > 5*time.Second {
+				r.Errorf("a slow reader held the sender up for %v", r.Took)
 			}
 		}
-		fast.messages(want...)
+		fast.Messages(want...)
 		for range 3 {
-			st := b.stream(want[count/2])
-			st.messages(want[count/2+1:]...)
-			st.close()
+			st := b.Stream(want[count/2])
+			st.Messages(want[count/2+1:]...)
+			st.Close()
 		}
 	})
 }

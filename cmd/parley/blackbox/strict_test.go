@@ -16,23 +16,23 @@ type bodied struct {
 }
 
 // bodiedRoutes reads the description.
-func bodiedRoutes(t testing.TB, s *server) (routes []bodied) {
+func bodiedRoutes(t testing.TB, s *Server) (routes []bodied) {
 	t.Helper()
-	document := s.call(t, "", "GET", "/openapi.json", nil).want(200)
-	paths, _ := document.at("paths").(obj)
+	document := s.Call(t, "", "GET", "/openapi.json", nil).Want(200)
+	paths, _ := document.At("paths").(obj)
 	for path, methods := range paths {
 		for method, operation := range methods.(obj) {
-			content, _ := at(operation.(obj), "requestBody.content").(obj)
+			content, _ := At(operation.(obj), "requestBody.content").(obj)
 			kind, _ := content["application/json"].(obj)
 			schema, _ := kind["schema"].(obj)
 			if schema == nil || path == "/a2a/{handle}" { // JSON-RPC has refusals of its own
 				continue
 			}
-			schema = resolved(document.body, schema)
+			schema = Resolved(document.Body, schema)
 			r := bodied{method: strings.ToUpper(method), path: path, properties: map[string]obj{}, oauth: path == "/oauth/token"}
 			properties, _ := schema["properties"].(obj)
 			for name, property := range properties {
-				r.properties[name] = resolved(document.body, property.(obj))
+				r.properties[name] = Resolved(document.Body, property.(obj))
 			}
 			routes = append(routes, r)
 		}
@@ -44,23 +44,23 @@ func bodiedRoutes(t testing.TB, s *server) (routes []bodied) {
 	return routes
 }
 
-// resolved follows a reference, also one in an alternative with null.
-func resolved(document, schema obj) obj {
+// Resolved follows a reference, also one in an alternative with null.
+func Resolved(document, schema obj) obj {
 	if choices, ok := schema["anyOf"].([]any); ok {
 		schema, _ = choices[0].(obj)
 	}
 	if ref, ok := schema["$ref"].(string); ok {
-		schema, _ = at(document, strings.ReplaceAll(strings.TrimPrefix(ref, "#/"), "/", ".")).(obj)
+		schema, _ = At(document, strings.ReplaceAll(strings.TrimPrefix(ref, "#/"), "/", ".")).(obj)
 	}
 	return schema
 }
 
 // concrete fills unknown ids into a path.
-func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, nobody) }
+func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, Nobody) }
 
 // sent sends a body and returns the answer.
-func (r bodied) sent(o *org, body string) *answer {
-	return o.s.call(o.t, o.token, r.method, r.concrete(), verbatim(body)).as("%.120q", body)
+func (r bodied) sent(o *Org, body string) *Answer {
+	return o.S.Call(o.T, o.Token, r.method, r.concrete(), Verbatim(body)).As("%.120q", body)
 }
 
 // notJSON are bodies that are not JSON, or that parsers may read differently.
@@ -78,22 +78,22 @@ var notJSON = map[string]string{
 // TestStrictJSONEverywhere: every route that takes a body rejects anything that is not
 // unambiguous JSON, and says so.
 func TestStrictJSONEverywhere(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		o.agent("strict")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		o.Agent("strict")
 		routes, names := bodiedRoutes(t, s), slices.Sorted(maps.Keys(notJSON))
-		answers := concurrentlyBounded(len(routes)*len(names), func(i int) *answer {
+		answers := ConcurrentlyBounded(len(routes)*len(names), func(i int) *Answer {
 			return routes[i/len(names)].sent(o, notJSON[names[i%len(names)]])
 		})
 		for i, a := range answers {
 			name := names[i%len(names)]
 			if routes[i/len(names)].oauth {
-				a.as("%s", name).oauthRefused("Invalid JSON")
+				a.As("%s", name).oauthRefused("Invalid JSON")
 				continue
 			}
-			a.as("%s", name).invalid("body", "json_invalid")
-			if !strings.Contains(string(a.raw), "Invalid JSON: ") {
-				a.errorf("the error does not state what is wrong")
+			a.As("%s", name).Invalid("body", "json_invalid")
+			if !strings.Contains(string(a.Raw), "Invalid JSON: ") {
+				a.Errorf("the error does not state what is wrong")
 			}
 		}
 		for _, r := range routes {
@@ -101,7 +101,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 				if a := r.sent(o, body); r.oauth {
 					a.oauthRefused("dictionary")
 				} else {
-					a.invalid("body", "dict_type")
+					a.Invalid("body", "dict_type")
 				}
 			}
 		}
@@ -109,10 +109,10 @@ func TestStrictJSONEverywhere(t *testing.T) {
 }
 
 // oauthRefused checks an error of the token endpoint.
-func (a *answer) oauthRefused(saying string) {
-	a.t.Helper()
-	if said, _ := a.at("error_description").(string); a.err != nil || a.status != 400 || a.body["error"] != "invalid_request" || !strings.Contains(said, saying) {
-		a.errorf("want 400 invalid_request that names %s", saying)
+func (a *Answer) oauthRefused(saying string) {
+	a.T.Helper()
+	if said, _ := a.At("error_description").(string); a.Err != nil || a.Status != 400 || a.Body["error"] != "invalid_request" || !strings.Contains(said, saying) {
+		a.Errorf("want 400 invalid_request that names %s", saying)
 	}
 }
 
@@ -145,9 +145,9 @@ func anyList(v any) []any {
 // TestWrongTypesEverywhere: every described member rejects values of every other kind,
 // and the error names its location.
 func TestWrongTypesEverywhere(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		o.agent("strict")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		o.Agent("strict")
 		type probe struct {
 			r           bodied
 			name, value string
@@ -160,7 +160,7 @@ func TestWrongTypesEverywhere(t *testing.T) {
 				}
 			}
 		}
-		answers := concurrentlyBounded(len(probes), func(i int) *answer {
+		answers := ConcurrentlyBounded(len(probes), func(i int) *Answer {
 			quoted, _ := json.Marshal(probes[i].name)
 			return probes[i].r.sent(o, "{"+string(quoted)+":"+probes[i].value+"}")
 		})
@@ -168,7 +168,7 @@ func TestWrongTypesEverywhere(t *testing.T) {
 			if probes[i].r.oauth {
 				a.oauthRefused("Input should be")
 			} else {
-				a.invalid("body."+probes[i].name, "")
+				a.Invalid("body."+probes[i].name, "")
 			}
 		}
 		if len(probes) < 200 {

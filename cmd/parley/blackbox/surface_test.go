@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-type route struct{ method, path string }
+type Route struct{ Method, Path string }
 
-// ownRoutes require a token.
-var ownRoutes = []route{
+// OwnRoutes require a token.
+var OwnRoutes = []Route{
 	{"GET", "/org"},
 	{"PATCH", "/org"},
 	{"GET", "/org/quotas"},
@@ -81,7 +81,7 @@ var ownRoutes = []route{
 }
 
 // openRoutes require none.
-var openRoutes = []route{
+var openRoutes = []Route{
 	{"POST", "/auth/register"},
 	{"POST", "/auth/register/solve"},
 	{"POST", "/auth/verify-email"},
@@ -124,49 +124,49 @@ var openRoutes = []route{
 }
 
 func TestUnknownPaths(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + nobody + "/nothing", "/metrics", "/debug/pprof/", "/org/", "/ORG"} {
-			o.get(path).refused(404, "not_found")
-			s.call(t, "", "GET", path, nil).refused(404, "not_found")
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + Nobody + "/nothing", "/metrics", "/debug/pprof/", "/org/", "/ORG"} {
+			o.Get(path).Refused(404, "not_found")
+			s.Call(t, "", "GET", path, nil).Refused(404, "not_found")
 		}
 	})
 }
 
 func TestWrongMethod(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
 		for _, c := range []struct{ method, path, allow string }{
 			{"DELETE", "/org", "GET PATCH"},
 			{"PUT", "/messages", "POST"},
-			{"POST", "/messages/" + nobody, "GET"},
-			{"GET", "/messages/" + nobody + "/reply", "POST"},
-			{"POST", "/conversations/" + nobody + "/status", "PATCH"},
-			{"PUT", "/agents/" + nobody, "GET PATCH DELETE"},
+			{"POST", "/messages/" + Nobody, "GET"},
+			{"GET", "/messages/" + Nobody + "/reply", "POST"},
+			{"POST", "/conversations/" + Nobody + "/status", "PATCH"},
+			{"PUT", "/agents/" + Nobody, "GET PATCH DELETE"},
 			{"GET", "/oauth/token", "POST"},
 			{"POST", "/health", "GET"},
 			{"PATCH", "/agents", "GET POST"},
 			{"DELETE", "/poll/abc", "GET"},
 		} {
-			a := s.call(t, o.token, c.method, c.path, nil).refused(405, "method_not_allowed")
-			allow := regexp.MustCompile(`\s*,\s*`).Split(a.header.Get("Allow"), -1)
+			a := s.Call(t, o.Token, c.method, c.path, nil).Refused(405, "method_not_allowed")
+			allow := regexp.MustCompile(`\s*,\s*`).Split(a.Header.Get("Allow"), -1)
 			for m := range strings.FieldsSeq(c.allow) {
 				if !slices.Contains(allow, m) {
-					a.errorf("Allow is %q, want %s", a.header.Get("Allow"), c.allow)
+					a.Errorf("Allow is %q, want %s", a.Header.Get("Allow"), c.allow)
 				}
 			}
 			if slices.Contains(allow, c.method) {
-				a.errorf("Allow names the method that is refused")
+				a.Errorf("Allow names the method that is refused")
 			}
 		}
 	})
 }
 
 func TestHealthAndVersion(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a := s.call(t, "", "GET", "/health", nil).want(200)
-		a.shaped("status:str version:str uptime_s:any durability:str checks:obj").is("status", "ok", "durability", "fsync")
-		s.call(t, "", "GET", "/version", nil).want(200).is("version", a.at("version"))
+	Each(t, func(t *testing.T, s *Server) {
+		a := s.Call(t, "", "GET", "/health", nil).Want(200)
+		a.Shaped("status:str version:str uptime_s:any durability:str checks:obj").Is("status", "ok", "durability", "fsync")
+		s.Call(t, "", "GET", "/version", nil).Want(200).Is("version", a.At("version"))
 	})
 }
 
@@ -176,55 +176,55 @@ var pageFile = regexp.MustCompile(`(?:src|href)="\.(/assets/[^"]+)"`)
 // TestStart: browsers get a page that loads files of this server only, all other clients
 // links as JSON.
 func TestStart(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		links := s.call(t, "", "GET", "/", nil).want(200)
-		exactly(t, "the start", links.body, "name version documentation openapi health registration token_endpoint")
+	Each(t, func(t *testing.T, s *Server) {
+		links := s.Call(t, "", "GET", "/", nil).Want(200)
+		Exactly(t, "the start", links.Body, "name version documentation openapi health registration token_endpoint")
 		for _, name := range []string{"documentation", "openapi", "health"} {
-			path, own := strings.CutPrefix(links.str(name), s.base)
+			path, own := strings.CutPrefix(links.Str(name), s.Base)
 			if !own {
-				links.errorf("%s is elsewhere", name)
+				links.Errorf("%s is elsewhere", name)
 				continue
 			}
-			s.call(t, "", "GET", path, nil).want(200)
+			s.Call(t, "", "GET", path, nil).Want(200)
 		}
-		version := s.call(t, "", "GET", "/version", nil).want(200).str("version")
-		links.is("version", version)
-		page := s.call(t, "", "GET", "/", nil, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8").want(200)
-		if page.header.Get("Content-Type") != "text/html; charset=utf-8" || page.header.Get("Vary") != "Accept" || !strings.Contains(page.header.Get("Content-Security-Policy"), "default-src 'none'") {
-			page.errorf("not a page of its own: %v", page.header)
+		version := s.Call(t, "", "GET", "/version", nil).Want(200).Str("version")
+		links.Is("version", version)
+		page := s.Call(t, "", "GET", "/", nil, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8").Want(200)
+		if page.Header.Get("Content-Type") != "text/html; charset=utf-8" || page.Header.Get("Vary") != "Accept" || !strings.Contains(page.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+			page.Errorf("not a page of its own: %v", page.Header)
 		}
-		text := string(page.raw)
-		for _, want := range []string{version, `href="./docs"`, `href="./openapi.json"`, `href="./health"`, "parley register my-org", "--url " + s.base} {
+		text := string(page.Raw)
+		for _, want := range []string{version, `href="./docs"`, `href="./openapi.json"`, `href="./health"`, "parley register my-org", "--url " + s.Base} {
 			if !strings.Contains(text, want) {
-				page.errorf("no %s on the page", want)
+				page.Errorf("no %s on the page", want)
 			}
 		}
 		for _, foreign := range []string{"<style", "@import", "url(", " style=", " onclick=", `src="http`, "{{"} {
 			if strings.Contains(text, foreign) {
-				page.errorf("the page has %s", foreign)
+				page.Errorf("the page has %s", foreign)
 			}
 		}
 		files := pageFile.FindAllStringSubmatch(text, -1)
 		if len(files) != 3 {
-			page.errorf("loads %q", files)
+			page.Errorf("loads %q", files)
 		}
 		for _, file := range files {
-			if a := s.call(t, "", "GET", file[1], nil).want(200); !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
-				a.errorf("Cache-Control is %q", a.header.Get("Cache-Control"))
+			if a := s.Call(t, "", "GET", file[1], nil).Want(200); !strings.Contains(a.Header.Get("Cache-Control"), "immutable") {
+				a.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
 			}
 		}
-		s.call(t, "", "POST", "/", nil).refused(405, "method_not_allowed")
+		s.Call(t, "", "POST", "/", nil).Refused(405, "method_not_allowed")
 	})
 }
 
 func TestDocs(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a := s.call(t, "", "GET", "/docs", nil).want(200)
-		if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") || len(a.raw) < 200 {
-			a.errorf("not a page: %s", a.header.Get("Content-Type"))
+	Each(t, func(t *testing.T, s *Server) {
+		a := s.Call(t, "", "GET", "/docs", nil).Want(200)
+		if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || len(a.Raw) < 200 {
+			a.Errorf("not a page: %s", a.Header.Get("Content-Type"))
 		}
-		if strings.Contains(string(a.raw), "https://cdn") || strings.Contains(string(a.raw), "https://unpkg") {
-			a.errorf("the page needs the internet")
+		if strings.Contains(string(a.Raw), "https://cdn") || strings.Contains(string(a.Raw), "https://unpkg") {
+			a.Errorf("the page needs the internet")
 		}
 	})
 }
@@ -232,12 +232,12 @@ func TestDocs(t *testing.T) {
 var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
 
 func TestOpenAPI(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a := s.call(t, "", "GET", "/openapi.json", nil).want(200)
-		if !strings.HasPrefix(a.str("openapi"), "3.1") {
-			a.errorf("not OpenAPI 3.1")
+	Each(t, func(t *testing.T, s *Server) {
+		a := s.Call(t, "", "GET", "/openapi.json", nil).Want(200)
+		if !strings.HasPrefix(a.Str("openapi"), "3.1") {
+			a.Errorf("not OpenAPI 3.1")
 		}
-		paths, _ := a.at("paths").(obj)
+		paths, _ := a.At("paths").(obj)
 		known := map[string]obj{}
 		for path, methods := range paths {
 			known[pathParameter.ReplaceAllString(path, "{}")], _ = methods.(obj)
@@ -245,14 +245,14 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("path %q", path)
 			}
 		}
-		for _, r := range slices.Concat(ownRoutes, openRoutes) {
-			operation, ok := known[pathParameter.ReplaceAllString(r.path, "{}")][strings.ToLower(r.method)].(obj)
+		for _, r := range slices.Concat(OwnRoutes, openRoutes) {
+			operation, ok := known[pathParameter.ReplaceAllString(r.Path, "{}")][strings.ToLower(r.Method)].(obj)
 			if !ok {
-				t.Errorf("the document has no %s %s", r.method, r.path)
+				t.Errorf("the document has no %s %s", r.Method, r.Path)
 				continue
 			}
 			if _, ok := operation["responses"].(obj); !ok {
-				t.Errorf("%s %s has no responses", r.method, r.path)
+				t.Errorf("%s %s has no responses", r.Method, r.Path)
 			}
 		}
 	})

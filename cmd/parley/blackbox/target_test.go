@@ -5,137 +5,137 @@ import (
 	"testing"
 )
 
-// toHandle is the smallest valid body of a send to a handle.
-func toHandle(handle string, more ...obj) obj {
-	return merged(obj{"to_handle": handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}, more...)
+// ToHandle is the smallest valid body of a send to a handle.
+func ToHandle(handle string, more ...obj) obj {
+	return Merged(obj{"to_handle": handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}, more...)
 }
 
 func TestTargets(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		for _, handle := range []string{b.handle, strings.ToUpper(b.handle), "Bob@" + b.slug + ".LocalHost"} {
-			a.post("/messages", toHandle(handle)).as("%s", handle).want(201).is("to_agent_id", b.id, "recipient_handle", b.handle)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		for _, handle := range []string{b.Handle, strings.ToUpper(b.Handle), "Bob@" + b.Slug + ".LocalHost"} {
+			a.Post("/messages", ToHandle(handle)).As("%s", handle).Want(201).Is("to_agent_id", b.ID, "recipient_handle", b.Handle)
 		}
-		a.post("/messages", obj{"to_agent_id": strings.ToUpper(b.id), "type": "a.b.c", "encrypted_payload": "QQ"}).as("id in capitals").want(201).is("to_agent_id", b.id)
+		a.Post("/messages", obj{"to_agent_id": strings.ToUpper(b.ID), "type": "a.b.c", "encrypted_payload": "QQ"}).As("id in capitals").Want(201).Is("to_agent_id", b.ID)
 
-		a.post("/messages", toHandle(b.handle, obj{"to_agent_id": b.id})).as("both").invalid("body", "")
-		a.post("/messages", without(toHandle(""), "to_handle")).as("neither").invalid("body", "")
-		a.post("/messages", message(b, obj{"to_agent_id": nil})).as("null").invalid("body", "")
-		for _, bad := range []string{"", "bob", "@" + b.slug + ".localhost", "bob@", "bob@" + b.slug, "b_b@" + b.slug + ".localhost", "bob@-x.localhost", "a@b@c.localhost", "bob@" + b.slug + ".", "#@" + b.slug + ".localhost", "bob@" + b.slug + "..localhost", "bob@" + b.slug + ".localhost.", "bob@" + b.slug + ".local_host", "bob@" + b.slug + ".-x.org", "bob@" + b.slug + ".x-.org", "#g@" + b.slug + ".a..b", "bob@" + b.slug + ".localhost:x"} {
-			a.post("/messages", toHandle(bad)).as("%q", bad).invalid("body.to_handle", "")
+		a.Post("/messages", ToHandle(b.Handle, obj{"to_agent_id": b.ID})).As("both").Invalid("body", "")
+		a.Post("/messages", Without(ToHandle(""), "to_handle")).As("neither").Invalid("body", "")
+		a.Post("/messages", Message(b, obj{"to_agent_id": nil})).As("null").Invalid("body", "")
+		for _, bad := range []string{"", "bob", "@" + b.Slug + ".localhost", "bob@", "bob@" + b.Slug, "b_b@" + b.Slug + ".localhost", "bob@-x.localhost", "a@b@c.localhost", "bob@" + b.Slug + ".", "#@" + b.Slug + ".localhost", "bob@" + b.Slug + "..localhost", "bob@" + b.Slug + ".localhost.", "bob@" + b.Slug + ".local_host", "bob@" + b.Slug + ".-x.org", "bob@" + b.Slug + ".x-.org", "#g@" + b.Slug + ".a..b", "bob@" + b.Slug + ".localhost:x"} {
+			a.Post("/messages", ToHandle(bad)).As("%q", bad).Invalid("body.to_handle", "")
 		}
-		for _, unknown := range []string{"nobody@" + b.slug + ".localhost", "bob@" + freshSlug() + ".localhost", "bob@" + b.slug + ".elsewhere.example", "bob@" + b.slug + ".localhost.example"} {
-			a.post("/messages", toHandle(unknown)).as("%s", unknown).refused(404, "not_found")
+		for _, unknown := range []string{"nobody@" + b.Slug + ".localhost", "bob@" + FreshSlug() + ".localhost", "bob@" + b.Slug + ".elsewhere.example", "bob@" + b.Slug + ".localhost.example"} {
+			a.Post("/messages", ToHandle(unknown)).As("%s", unknown).Refused(404, "not_found")
 		}
-		a.post("/messages", toHandle("#unknown@"+b.slug+".localhost")).as("unknown group").refused(404, "not_found")
-		a.post("/messages", message(b, obj{"to_agent_id": nobody})).as("unknown id").refused(404, "not_found")
-		a.post("/messages", message(b, obj{"to_agent_id": nilUUID})).as("nil id").refused(404, "not_found")
-		if n := len(b.everything()); n != 4 {
+		a.Post("/messages", ToHandle("#unknown@"+b.Slug+".localhost")).As("unknown group").Refused(404, "not_found")
+		a.Post("/messages", Message(b, obj{"to_agent_id": Nobody})).As("unknown id").Refused(404, "not_found")
+		a.Post("/messages", Message(b, obj{"to_agent_id": NilUUID})).As("nil id").Refused(404, "not_found")
+		if n := len(b.Everything()); n != 4 {
 			t.Errorf("%d messages arrived, want 4", n)
 		}
 	})
 }
 
 func TestSelfMessage(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		a, b := o.agent("a"), o.agent("b")
-		a.trySend(a, nil).refusedByRule("self_message")
-		o.post("/messages", toHandle(a.handle)).as("by handle, default sender").refusedByRule("self_message")
-		o.post("/messages", toHandle(b.handle), "X-Svc-Agent", "b").refusedByRule("self_message")
-		a.trySend(b, nil).as("within one organization").want(201)
+	Each(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		a, b := o.Agent("a"), o.Agent("b")
+		a.TrySend(a, nil).RefusedByRule("self_message")
+		o.Post("/messages", ToHandle(a.Handle)).As("by handle, default sender").RefusedByRule("self_message")
+		o.Post("/messages", ToHandle(b.Handle), "X-Svc-Agent", "b").RefusedByRule("self_message")
+		a.TrySend(b, nil).As("within one organization").Want(201)
 	})
 }
 
 func TestSenderResolution(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, peer := s.org(t), s.org(t).agent("peer")
-		first, second, third := o.agent("first"), o.agent("second"), o.agent("third")
-		from := func(a *answer, g *agent) {
+	Each(t, func(t *testing.T, s *Server) {
+		o, peer := s.Org(t), s.Org(t).Agent("peer")
+		first, second, third := o.Agent("first"), o.Agent("second"), o.Agent("third")
+		from := func(a *Answer, g *Agent) {
 			t.Helper()
-			a.want(201).is("from_agent_id", g.id, "sender_handle", g.handle)
+			a.Want(201).Is("from_agent_id", g.ID, "sender_handle", g.Handle)
 		}
-		send := func(more obj, headers ...string) *answer { return o.post("/messages", message(peer, more), headers...) }
-		from(send(nil).as("default"), first)
-		for _, name := range []string{second.id, strings.ToUpper(second.id), second.handle, strings.ToUpper(second.handle), "second"} {
-			from(send(nil, "X-Svc-Agent", name).as("header %s", name), second)
+		send := func(more obj, headers ...string) *Answer { return o.Post("/messages", Message(peer, more), headers...) }
+		from(send(nil).As("default"), first)
+		for _, name := range []string{second.ID, strings.ToUpper(second.ID), second.Handle, strings.ToUpper(second.Handle), "second"} {
+			from(send(nil, "X-Svc-Agent", name).As("header %s", name), second)
 		}
-		from(send(obj{"from_handle": third.handle}).as("from_handle"), third)
-		from(send(obj{"from_handle": strings.ToUpper(third.handle)}, "X-Svc-Agent", second.id).as("both"), third)
-		from(send(obj{"from_handle": nil}, "X-Svc-Agent", second.id).as("null from_handle"), second)
-		for _, name := range []string{nobody, "nobody", peer.id, peer.handle, "nobody@" + o.slug + ".localhost", "first@" + o.slug + ".elsewhere"} {
-			send(nil, "X-Svc-Agent", name).as("header %s", name).refused(403, "not_owner")
+		from(send(obj{"from_handle": third.Handle}).As("from_handle"), third)
+		from(send(obj{"from_handle": strings.ToUpper(third.Handle)}, "X-Svc-Agent", second.ID).As("both"), third)
+		from(send(obj{"from_handle": nil}, "X-Svc-Agent", second.ID).As("null from_handle"), second)
+		for _, name := range []string{Nobody, "nobody", peer.ID, peer.Handle, "nobody@" + o.Slug + ".localhost", "first@" + o.Slug + ".elsewhere"} {
+			send(nil, "X-Svc-Agent", name).As("header %s", name).Refused(403, "not_owner")
 			if strings.Contains(name, "@") {
-				send(obj{"from_handle": name}).as("from %s", name).refused(403, "not_owner")
+				send(obj{"from_handle": name}).As("from %s", name).Refused(403, "not_owner")
 			}
 		}
-		o.delete(first.path("")).want(204)
-		from(send(nil).as("default after a revocation"), second)
-		send(nil, "X-Svc-Agent", first.id).as("revoked").refused(403, "not_owner")
+		o.Delete(first.Path("")).Want(204)
+		from(send(nil).As("default after a revocation"), second)
+		send(nil, "X-Svc-Agent", first.ID).As("revoked").Refused(403, "not_owner")
 	})
 }
 
 func TestNoSender(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		o, peer := s.org(t), s.org(t).agent("peer")
-		o.post("/messages", message(peer)).refused(400, "agent_required")
-		g := o.agent("brief")
-		g.delete(g.path("")).want(204)
-		o.post("/messages", message(peer)).as("all revoked").refused(400, "agent_required")
+	Each(t, func(t *testing.T, s *Server) {
+		o, peer := s.Org(t), s.Org(t).Agent("peer")
+		o.Post("/messages", Message(peer)).Refused(400, "agent_required")
+		g := o.Agent("brief")
+		g.Delete(g.Path("")).Want(204)
+		o.Post("/messages", Message(peer)).As("all revoked").Refused(400, "agent_required")
 	})
 }
 
 func TestOrderOfChecksOfASend(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		bad := obj{"type": "x", "to_agent_id": nobody}
-		s.call(t, "", "POST", "/messages", verbatim("{"), "Content-Type", "application/json").as("401 before schema").refused(401, "not_authenticated")
-		a.trySend(b, bad, "X-Svc-Agent", nobody).as("schema before acting agent").invalid("body.type", "")
-		a.trySend(b, without(bad, "type"), "X-Svc-Agent", nobody).as("acting agent before existence").refused(403, "not_owner")
-		a.trySend(b, obj{"to_agent_id": nobody, "parent_conversation_id": nobody}).as("existence").refused(404, "not_found")
-		a.trySend(a, obj{"parent_conversation_id": nobody}).as("existence before self").refused(404, "not_found")
-		a.trySend(b, obj{"type": "x"}, "Idempotency-Key", strings.Repeat("k", 256)).as("two complaints").
-			invalid("body.type", "").invalid("header.Idempotency-Key", "")
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		bad := obj{"type": "x", "to_agent_id": Nobody}
+		s.Call(t, "", "POST", "/messages", Verbatim("{"), "Content-Type", "application/json").As("401 before schema").Refused(401, "not_authenticated")
+		a.TrySend(b, bad, "X-Svc-Agent", Nobody).As("schema before acting agent").Invalid("body.type", "")
+		a.TrySend(b, Without(bad, "type"), "X-Svc-Agent", Nobody).As("acting agent before existence").Refused(403, "not_owner")
+		a.TrySend(b, obj{"to_agent_id": Nobody, "parent_conversation_id": Nobody}).As("existence").Refused(404, "not_found")
+		a.TrySend(a, obj{"parent_conversation_id": Nobody}).As("existence before self").Refused(404, "not_found")
+		a.TrySend(b, obj{"type": "x"}, "Idempotency-Key", strings.Repeat("k", 256)).As("two complaints").
+			Invalid("body.type", "").Invalid("header.Idempotency-Key", "")
 	})
 }
 
 func TestPolicies(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		m := a.send(b)
-		b.patch(b.path(""), obj{"incoming_policy": "groups_only"}).want(200)
-		a.trySend(b, nil).refused(403, "incoming_policy")
-		r := b.reply(m)
-		a.reply(r)
-		b.send(a)
-		b.patch(b.path(""), obj{"incoming_policy": "accept_all", "outgoing_policy": "groups_only"}).want(200)
-		b.trySend(a, nil).refused(403, "outgoing_policy")
-		b.reply(m)
-		a.send(b)
-		b.patch(b.path(""), obj{"outgoing_policy": "send_all"}).want(200)
-		b.send(a)
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		m := a.Send(b)
+		b.Patch(b.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
+		a.TrySend(b, nil).Refused(403, "incoming_policy")
+		r := b.Reply(m)
+		a.Reply(r)
+		b.Send(a)
+		b.Patch(b.Path(""), obj{"incoming_policy": "accept_all", "outgoing_policy": "groups_only"}).Want(200)
+		b.TrySend(a, nil).Refused(403, "outgoing_policy")
+		b.Reply(m)
+		a.Send(b)
+		b.Patch(b.Path(""), obj{"outgoing_policy": "send_all"}).Want(200)
+		b.Send(a)
 	})
 }
 
 func TestParentConversation(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		stranger := s.org(t).agent("stranger")
-		m := a.send(b)
-		conversation := text(m, "conversation_id")
+	Each(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
+		stranger := s.Org(t).Agent("stranger")
+		m := a.Send(b)
+		conversation := Text(m, "conversation_id")
 		under := obj{"parent_conversation_id": conversation}
-		for _, g := range [][2]*agent{{a, b}, {b, a}, {b, stranger}} {
-			sub := g[0].send(g[1], under)
-			if text(sub, "conversation_id") == conversation {
+		for _, g := range [][2]*Agent{{a, b}, {b, a}, {b, stranger}} {
+			sub := g[0].Send(g[1], under)
+			if Text(sub, "conversation_id") == conversation {
 				t.Error("the sub-conversation is its parent")
 			}
-			g[0].talk(sub).is("parent_conversation_id", conversation, "status", "submitted")
+			g[0].Talk(sub).Is("parent_conversation_id", conversation, "status", "submitted")
 		}
-		stranger.trySend(a, under).refused(403, "not_owner")
-		stranger.trySend(a, obj{"parent_conversation_id": nobody}).refused(404, "not_found")
-		a.patch("/conversations/"+conversation+"/status", obj{"status": "canceled"}).want(200)
-		a.talk(a.send(b, under)).as("under a terminal one").is("parent_conversation_id", conversation)
-		second := a.org.agent("second")
-		second.trySend(b, under).as("another agent of a participant's organization").want(403)
+		stranger.TrySend(a, under).Refused(403, "not_owner")
+		stranger.TrySend(a, obj{"parent_conversation_id": Nobody}).Refused(404, "not_found")
+		a.Patch("/conversations/"+conversation+"/status", obj{"status": "canceled"}).Want(200)
+		a.Talk(a.Send(b, under)).As("under a terminal one").Is("parent_conversation_id", conversation)
+		second := a.Org.Agent("second")
+		second.TrySend(b, under).As("another agent of a participant's organization").Want(403)
 	})
 }

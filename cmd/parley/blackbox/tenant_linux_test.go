@@ -30,45 +30,45 @@ const (
 // TestTenantEndsAtItsQuotas: a tenant that tries everything that writes, all at once and again and again,
 // ends at its quotas: what is stored has grown by what they say and a tenth.
 func TestTenantEndsAtItsQuotas(t *testing.T) {
-	oneServerOnly(t, "the test is about one directory")
-	s := start(t, "--quota-profile", "public",
+	OneServerOnly(t, "the test is about one directory")
+	s := Start(t, "--quota-profile", "public",
 		"--quota", fmt.Sprint("tier1.stored_bytes=", *tenantStored), "--quota", fmt.Sprint("tier1.changes_per_day=", tenantChanges),
 		"--quota", "tier1.messages_per_day=none", "--quota", "tier1.groups=none",
 		"--rate", "writes=none", "--rate", "reads=none", "--rate", "token=none", "--rate", "register=none", "--rate", "public=none", "--rate", "pair=none")
-	o := s.org(t)
-	a, b := o.agent("writer"), o.agent("reader")
+	o := s.Org(t)
+	a, b := o.Agent("writer"), o.Agent("reader")
 	sealed := a.mlsGroup(b)
-	before := diskOf(t, s.dir)
-	payload := b64(randomBytes(60_000))
+	before := diskOf(t, s.Dir)
+	payload := B64(RandomBytes(60_000))
 	var epoch atomic.Int64
 	epoch.Store(1)
-	attacks := map[string]func() *answer{
-		"message": func() *answer {
-			return a.trySend(b, obj{"encrypted_payload": payload, "self_encrypted_payload": payload})
+	attacks := map[string]func() *Answer{
+		"message": func() *Answer {
+			return a.TrySend(b, obj{"encrypted_payload": payload, "self_encrypted_payload": payload})
 		},
-		"broadcast": func() *answer {
-			return sealed.tryBroadcast(a, obj{"encrypted_payload": b64(mlstest.Application(sealed.id, uint64(epoch.Load())))})
+		"broadcast": func() *Answer {
+			return sealed.tryBroadcast(a, obj{"encrypted_payload": B64(mlstest.Application(sealed.id, uint64(epoch.Load())))})
 		},
-		"card":       func() *answer { return a.put(a.path("/card"), merged(plainCard(), obj{"description": payload[:4000]})) },
-		"group":      func() *answer { return a.tryCreateGroup(obj{"description": payload[:500]}) },
-		"credential": func() *answer { return o.post("/org/credentials", obj{}) },
-		"key package": func() *answer {
+		"card":       func() *Answer { return a.Put(a.Path("/card"), Merged(PlainCard(), obj{"description": payload[:4000]})) },
+		"group":      func() *Answer { return a.tryCreateGroup(obj{"description": payload[:500]}) },
+		"credential": func() *Answer { return o.Post("/org/credentials", obj{}) },
+		"key package": func() *Answer {
 			return a.publishKeyPackages(obj{"key_packages": []any{a.keyPackage()}})
 		},
-		"commit": func() *answer {
+		"commit": func() *Answer {
 			at := epoch.Load()
 			commit := mlstest.Commit{Group: sealed.id, Epoch: uint64(at), Padding: 100_000}
-			done := sealed.tryCommit(a, sealed.mlsCommit(uint64(at), obj{"commit": b64(commit.Message())}))
-			if done.status == 201 {
+			done := sealed.tryCommit(a, sealed.mlsCommit(uint64(at), obj{"commit": B64(commit.Message())}))
+			if done.Status == 201 {
 				epoch.CompareAndSwap(at, at+1)
 			}
 			return done
 		},
-		"poll token": func() *answer { return a.post(a.path("/poll-token"), obj{}) },
+		"poll token": func() *Answer { return a.Post(a.Path("/poll-token"), obj{}) },
 	}
 	for name, attack := range attacks { // below the quotas each of them is possible
-		if got := attack(); got.status >= 300 {
-			t.Errorf("%s: %d %v", name, got.status, got.body)
+		if got := attack(); got.Status >= 300 {
+			t.Errorf("%s: %d %v", name, got.Status, got.Body)
 		}
 	}
 	end := time.Now().Add(*tenantFor)
@@ -81,13 +81,13 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 				for time.Now().Before(end) {
 					got := attack()
 					mu.Lock()
-					switch code, _ := got.body["code"].(string); {
-					case got.status < 300:
+					switch code, _ := got.Body["code"].(string); {
+					case got.Status < 300:
 						done[name]++
 					case code == "quota_exceeded":
-						over[fmt.Sprint(got.at("quota"))]++
+						over[fmt.Sprint(got.At("quota"))]++
 					default:
-						other[name] = fmt.Sprintf("%d %s", got.status, code)
+						other[name] = fmt.Sprintf("%d %s", got.Status, code)
 					}
 					mu.Unlock()
 				}
@@ -95,11 +95,11 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 		}
 	}
 	all.Wait()
-	quotas := o.get("/org/quotas").want(200)
-	stored, changes := quotas.at("quotas.stored_bytes.used").(float64), quotas.at("quotas.changes_per_day.used").(float64)
-	s.kill()
-	s.restart(t) // which stores what was only in the engine's logs yet
-	grew := diskOf(t, s.dir) - before
+	quotas := o.Get("/org/quotas").Want(200)
+	stored, changes := quotas.At("quotas.stored_bytes.used").(float64), quotas.At("quotas.changes_per_day.used").(float64)
+	s.Kill()
+	s.Restart(t) // which stores what was only in the engine's logs yet
+	grew := diskOf(t, s.Dir) - before
 	t.Logf("done %v, refused by quota %v, else %v; %.0f bytes are counted as stored, %.0f changes; the disk grew by %d", done, over, other, stored, changes, grew)
 	if stored > 1.05*float64(*tenantStored) || stored < 0.95*float64(*tenantStored) {
 		t.Errorf("%.0f bytes are counted as stored, the quota is %d", stored, *tenantStored)
@@ -117,7 +117,7 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 	}
 }
 
-func randomBytes(n int) []byte {
+func RandomBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)
 	return b

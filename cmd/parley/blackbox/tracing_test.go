@@ -36,7 +36,7 @@ type collecting struct {
 
 func collect(t *testing.T) *collecting {
 	t.Helper()
-	oneServerOnly(t, "it waits for the spans of one process")
+	OneServerOnly(t, "it waits for the spans of one process")
 	c := &collecting{}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -74,9 +74,9 @@ func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // after shuts the server down, which flushes its spans, and returns all spans.
-func (c *collecting) after(t *testing.T, s *server) []*otlp.Span {
+func (c *collecting) after(t *testing.T, s *Server) []*otlp.Span {
 	t.Helper()
-	if err := s.drain(15 * time.Second); err != nil {
+	if err := s.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
@@ -88,7 +88,7 @@ func (c *collecting) after(t *testing.T, s *server) []*otlp.Span {
 }
 
 // traceOf returns the trace id of a message.
-func traceOf(m obj) string { return strings.ReplaceAll(text(m, "id"), "-", "") }
+func traceOf(m obj) string { return strings.ReplaceAll(Text(m, "id"), "-", "") }
 
 // inTrace returns the spans of a trace by name; names must be unique.
 func inTrace(t *testing.T, spans []*otlp.Span, id string) map[string]*otlp.Span {
@@ -204,43 +204,43 @@ type tracedMessages struct {
 }
 
 // sendTracedMessages sends messages in every way that can begin a trace.
-func sendTracedMessages(t *testing.T, a, b *agent) (x tracedMessages) {
+func sendTracedMessages(t *testing.T, a, b *Agent) (x tracedMessages) {
 	t.Helper()
-	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.id}, headers...) }
+	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.ID}, headers...) }
 	x.hook = b.listens()
-	x.plain = a.send(b)
+	x.plain = a.Send(b)
 	x.job = x.hook.waitForStatus(x.plain, "delivered")
 
 	// The target answers only after the send was answered, so that the test knows the
 	// message.
 	let := make(chan struct{})
 	x.hook.to.answers(waits(let))
-	x.called = a.post("/messages", message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).want(201).body
+	x.called = a.Post("/messages", Message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).Want(201).Body
 	close(let)
 	x.hook.waitForStatus(x.called, "delivered")
 
-	x.quiet = a.post("/messages", message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).want(201).body
+	x.quiet = a.Post("/messages", Message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).Want(201).Body
 	x.hook.waitForStatus(x.quiet, "delivered")
 
 	x.hook.to.answers(says(500))
-	x.repeated = a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(201).body
-	a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(200)
+	x.repeated = a.Post("/messages", Message(b), as("Idempotency-Key", "k")...).Want(201).Body
+	a.Post("/messages", Message(b), as("Idempotency-Key", "k")...).Want(200)
 	x.hook.waitForStatus(x.repeated, "failed")
 	x.hook.setActive(false)
 
-	x.reply = b.reply(x.plain)
-	x.asked, _ = judged(<-a.ask(b, "?timeout_ms=1000", nil), "timeout").body["message"].(obj)
+	x.reply = b.Reply(x.plain)
+	x.asked, _ = Judged(<-a.Ask(b, "?timeout_ms=1000", nil), "timeout").Body["message"].(obj)
 	return x
 }
 
 // TestTraces follows messages from the request through the journal to the target of a
 // webhook, in the spans that a collector receives.
 func TestTraces(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := startThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
+		s := StartThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
 			"--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
-		a, b := pair(t, s)
+		a, b := Pair(t, s)
 		x := sendTracedMessages(t, a, b)
 		spans := c.after(t, s)
 		x.checkPlain(t, s, spans)
@@ -258,7 +258,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-func (x *tracedMessages) checkPlain(t *testing.T, s *server, spans []*otlp.Span) {
+func (x *tracedMessages) checkPlain(t *testing.T, s *Server, spans []*otlp.Span) {
 	t.Helper()
 	found := inTrace(t, spans, traceOf(x.plain))
 	if !named(t, "a send", found, sendSpan, appendSpan, attemptSpan) {
@@ -273,13 +273,13 @@ func (x *tracedMessages) checkPlain(t *testing.T, s *server, spans []*otlp.Span)
 	if kept.GetStartTimeUnixNano() < door.GetStartTimeUnixNano() || kept.GetEndTimeUnixNano() > door.GetEndTimeUnixNano() {
 		t.Errorf("the journal span is not within the request: %v, %v", kept, door)
 	}
-	host, port, _ := strings.Cut(s.addr, ":")
+	host, port, _ := strings.Cut(s.Addr, ":")
 	bears(t, door, "http.request.method", "POST", "http.route", "/messages", "http.response.status_code", "201",
 		"url.scheme", "http", "server.address", host, "server.port", port)
-	bears(t, kept, "parley.message.id", text(x.plain, "id"))
+	bears(t, kept, "parley.message.id", Text(x.plain, "id"))
 	bears(t, attempt, "http.request.method", "POST", "server.address", "127.0.0.1", "http.response.status_code", "200",
-		"parley.webhook.id", x.hook.id, "parley.webhook.job", text(x.job, "id"), "parley.webhook.event", "message.received",
-		"parley.webhook.outcome", "delivered", "parley.message.id", text(x.plain, "id"))
+		"parley.webhook.id", x.hook.id, "parley.webhook.job", Text(x.job, "id"), "parley.webhook.event", "message.received",
+		"parley.webhook.outcome", "delivered", "parley.message.id", Text(x.plain, "id"))
 	want := fmt.Sprintf("00-%x-%x-01", attempt.GetTraceId(), attempt.GetSpanId())
 	if got := x.hook.to.deliveries()[0].header.Get("Traceparent"); got != want {
 		t.Errorf("the target received %q, want %q", got, want)
@@ -320,27 +320,27 @@ func (x *tracedMessages) checkRepeated(t *testing.T, spans []*otlp.Span) {
 // TestTracesOfBroadcasts: the copies of a broadcast are in its trace, including those
 // that another process delivers.
 func TestTracesOfBroadcasts(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
-		g, b, d := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("d")
+		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
+		g, b, d := s.Org(t).Agent("g"), s.Org(t).Agent("b"), s.Org(t).Agent("d")
 		r := g.groupWithPolicy("closed", b, d)
 		good, bad := b.listens(), d.listens(says(500))
 		sent := r.broadcast(g, obj{})
 		good.waitForStatus(copiesOf(b)[0], "delivered")
 		lost := copiesOf(d)[0]
 		job := bad.waitForStatus(lost, "failed")
-		if err := s.drain(15 * time.Second); err != nil {
+		if err := s.Drain(15 * time.Second); err != nil {
 			t.Fatal(err)
 		}
-		s.restart(t)
+		s.Restart(t)
 		bad.to.answers(says(200))
 		bad.retry(job) // which may come too late, after the scheduled attempt
 		bad.waitForStatus(lost, "delivered")
 		spans := c.after(t, s)
 		root, outcomes := "", []string{}
 		for _, span := range spans {
-			if hex.EncodeToString(span.GetTraceId()) == strings.ReplaceAll(text(sent, "broadcast_id"), "-", "") {
+			if hex.EncodeToString(span.GetTraceId()) == strings.ReplaceAll(Text(sent, "broadcast_id"), "-", "") {
 				if span.GetName() == sendSpan {
 					root = hex.EncodeToString(span.GetSpanId())
 				} else {
@@ -360,39 +360,39 @@ func TestTracesOfBroadcasts(t *testing.T) {
 // TestTracesKeepSecrets searches all that a collector receives for secret and private
 // data.
 func TestTracesKeepSecrets(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
+	Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url, "--log-level", "debug")
-		a, b := pair(t, s)
-		x := plantCanaries().only("encrypted_payload", "metadata", "idempotency-key", "wrong-token")
+		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url, "--log-level", "debug")
+		a, b := Pair(t, s)
+		x := PlantCanaries().Only("encrypted_payload", "metadata", "idempotency-key", "wrong-token")
 		for _, what := range []string{"query", "path", "state", "baggage", "agent", "target"} {
-			x[what] = "Canary" + what + randomHex(9)
+			x[what] = "Canary" + what + RandomHex(9)
 		}
 		h := b.listens()
-		far := b.hooksAt(h.to.url + "?secret=" + x["target"]).want(201)
+		far := b.hooksAt(h.to.url + "?secret=" + x["target"]).Want(201)
 		x["hook secret"] = strings.TrimPrefix(h.secret, "whsec_")
-		x["other hook secret"] = strings.TrimPrefix(far.str("secret"), "whsec_")
-		x["token"], x["client secret"] = a.token, a.secret
-		poll := strings.TrimPrefix(b.pollURL, s.base)
+		x["other hook secret"] = strings.TrimPrefix(far.Str("secret"), "whsec_")
+		x["token"], x["client secret"] = a.Token, a.Secret
+		poll := strings.TrimPrefix(b.PollURL, s.Base)
 		x["poll token"] = poll[strings.LastIndex(poll, "/")+1:]
-		m := a.post("/messages", message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
-			"X-Svc-Agent", a.id, "Idempotency-Key", x["idempotency-key"], "User-Agent", x["agent"],
-			"Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "Tracestate", "k="+x["state"], "Baggage", "k="+x["baggage"]).want(201)
-		h.waitForStatus(m.body, "delivered")
-		s.call(t, "", "GET", poll, nil).want(200)
-		s.call(t, "", "GET", "/"+x["path"], nil)
-		s.call(t, x["wrong-token"], "GET", "/org", nil).want(401)
-		a.get("/agents?x=" + x["query"])
+		m := a.Post("/messages", Message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
+			"X-Svc-Agent", a.ID, "Idempotency-Key", x["idempotency-key"], "User-Agent", x["agent"],
+			"Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "Tracestate", "k="+x["state"], "Baggage", "k="+x["baggage"]).Want(201)
+		h.waitForStatus(m.Body, "delivered")
+		s.Call(t, "", "GET", poll, nil).Want(200)
+		s.Call(t, "", "GET", "/"+x["path"], nil)
+		s.Call(t, x["wrong-token"], "GET", "/org", nil).Want(401)
+		a.Get("/agents?x=" + x["query"])
 		spans := c.after(t, s)
 		for _, name := range []string{"GET /poll/{token}", "GET /org", "GET /agents", "HTTP", sendSpan, attemptSpan} {
 			if !slices.ContainsFunc(spans, func(s *otlp.Span) bool { return s.GetName() == name }) {
 				t.Errorf("no span %q", name)
 			}
 		}
-		if names := x.found(c.raw); len(names) > 0 {
+		if names := x.Found(c.raw); len(names) > 0 {
 			t.Errorf("leaked: %v", names)
 		}
-		x.control(t, c.raw)
+		x.Control(t, c.raw)
 	})
 }
 
@@ -425,8 +425,8 @@ func TestTracesByEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := collect(t)
-			s := startThrough(t, append([]string{"/usr/bin/env"}, x.variables(c.url)...), x.flags...)
-			s.call(t, "", "GET", "/health", nil).want(200)
+			s := StartThrough(t, append([]string{"/usr/bin/env"}, x.variables(c.url)...), x.flags...)
+			s.Call(t, "", "GET", "/health", nil).Want(200)
 			if spans := c.after(t, s); len(spans) > 0 != x.sent || c.header != nil != x.sent {
 				t.Errorf("%d spans were sent", len(spans))
 			}
@@ -449,16 +449,16 @@ func TestTracesDelayNoRequest(t *testing.T) {
 	t.Cleanup(func() { close(end) })
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	t.Cleanup(refusing.Close)
-	for name, url := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is not there": "http://" + closedAddress(t)} {
+	for name, url := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is not there": "http://" + ClosedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startThrough(t, []string{"/usr/bin/env", "OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp-endpoint", url)
-			a, b := pair(t, s)
+			s := StartThrough(t, []string{"/usr/bin/env", "OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp-endpoint", url)
+			a, b := Pair(t, s)
 			for range 20 {
-				a.send(b)
+				a.Send(b)
 			}
-			if err := s.drain(20 * time.Second); err != nil { // with an error, if the exporter gave up
-				t.Errorf("%v\n%s", err, s.log.tail())
+			if err := s.Drain(20 * time.Second); err != nil { // with an error, if the exporter gave up
+				t.Errorf("%v\n%s", err, s.Log.Tail())
 			}
 		})
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// settleWait is the maximum time that an answer waits for other homes. An answer that
+// SettleWait is the maximum time that an answer waits for other homes. An answer that
 // took longer may precede its effect.
-const settleWait = 90 * time.Millisecond
+const SettleWait = 90 * time.Millisecond
 
 // watcher counts answers whose effect need not be visible yet.
 type watcher struct {
@@ -17,9 +17,9 @@ type watcher struct {
 }
 
 // prompt reports whether all effects of a write must be visible now.
-func (w *watcher) prompt(a *answer) bool {
+func (w *watcher) prompt(a *Answer) bool {
 	w.total++
-	if a.took > settleWait {
+	if a.Took > SettleWait {
 		w.late++
 		return false
 	}
@@ -29,12 +29,12 @@ func (w *watcher) prompt(a *answer) bool {
 func (w *watcher) done() {
 	w.t.Helper()
 	if w.late*2 > w.total {
-		w.t.Errorf("%d of %d answers took over %v: the test checked nothing", w.late, w.total, settleWait)
+		w.t.Errorf("%d of %d answers took over %v: the test checked nothing", w.late, w.total, SettleWait)
 	}
 }
 
-func topmost(a *answer) any {
-	rows := a.items()
+func topmost(a *Answer) any {
+	rows := a.Items()
 	if len(rows) == 0 {
 		return nil
 	}
@@ -42,37 +42,37 @@ func topmost(a *answer) any {
 }
 
 func TestReadsSeeSends(t *testing.T) {
-	alone(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Alone(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		w := &watcher{t: t}
 		defer w.done()
-		previous := nilUUID
+		previous := NilUUID
 		for i := range 200 {
-			m := a.trySend(b, nil).want(201)
-			id, conversation := m.str("id"), m.str("conversation_id")
+			m := a.TrySend(b, nil).Want(201)
+			id, conversation := m.Str("id"), m.Str("conversation_id")
 			if !w.prompt(m) {
-				eventually(t, "the inbox has it", func() bool { return topmost(b.inbox("?limit=1")) == id })
+				Eventually(t, "the inbox has it", func() bool { return topmost(b.Inbox("?limit=1")) == id })
 				previous = id
 				continue
 			}
-			if page := b.inbox("?limit=1"); topmost(page) != id {
-				page.fatalf("send %d, %s, is not in the inbox", i, id)
+			if page := b.Inbox("?limit=1"); topmost(page) != id {
+				page.Fatalf("send %d, %s, is not in the inbox", i, id)
 			}
-			s.polled(t, b.pollURL, "").want(200).is("count", i+1)
-			b.get("/conversations/"+conversation).want(200).is("status", "submitted")
-			b.get("/messages/"+id).want(200).is("id", id)
-			for _, g := range []*agent{a, b} {
-				if page := g.get(g.path("/conversations?limit=1")).want(200); topmost(page) != conversation {
-					page.fatalf("conversation %d, %s, is not in the list of %s", i, conversation, g.name)
+			s.Polled(t, b.PollURL, "").Want(200).Is("count", i+1)
+			b.Get("/conversations/"+conversation).Want(200).Is("status", "submitted")
+			b.Get("/messages/"+id).Want(200).Is("id", id)
+			for _, g := range []*Agent{a, b} {
+				if page := g.Get(g.Path("/conversations?limit=1")).Want(200); topmost(page) != conversation {
+					page.Fatalf("conversation %d, %s, is not in the list of %s", i, conversation, g.Name)
 				}
-				if page := g.get("/conversations/" + conversation + "/messages").want(200); topmost(page) != id {
-					page.fatalf("send %d is not in the transcript", i)
+				if page := g.Get("/conversations/" + conversation + "/messages").Want(200); topmost(page) != id {
+					page.Fatalf("send %d is not in the transcript", i)
 				}
 			}
 			if i%10 == 0 {
-				st := b.stream(previous)
-				st.messages(id)
-				st.close()
+				st := b.Stream(previous)
+				st.Messages(id)
+				st.Close()
 			}
 			previous = id
 		}
@@ -80,83 +80,83 @@ func TestReadsSeeSends(t *testing.T) {
 }
 
 func TestReadsSeeReplies(t *testing.T) {
-	alone(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	Alone(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		w := &watcher{t: t}
 		defer w.done()
 		for i := range 100 {
-			m := a.send(b)
-			path := "/conversations/" + text(m, "conversation_id")
-			r := b.tryReply(m, nil).want(201)
+			m := a.Send(b)
+			path := "/conversations/" + Text(m, "conversation_id")
+			r := b.TryReply(m, nil).Want(201)
 			if !w.prompt(r) {
 				continue
 			}
-			if page := a.inbox("?limit=1"); topmost(page) != r.str("id") {
-				page.fatalf("reply %d, %s, is not in the inbox", i, r.str("id"))
+			if page := a.Inbox("?limit=1"); topmost(page) != r.Str("id") {
+				page.Fatalf("reply %d, %s, is not in the inbox", i, r.Str("id"))
 			}
-			for _, g := range []*agent{a, b} {
-				g.get(path).want(200).is("status", "open")
-				if rows := g.get(path + "/messages").want(200).items(); len(rows) != 2 || rows[1]["id"] != r.str("id") {
+			for _, g := range []*Agent{a, b} {
+				g.Get(path).Want(200).Is("status", "open")
+				if rows := g.Get(path + "/messages").Want(200).Items(); len(rows) != 2 || rows[1]["id"] != r.Str("id") {
 					t.Fatalf("reply %d is not in the transcript: %v", i, rows)
 				}
 			}
-			change := a.patch(path+"/status", obj{"status": "paused"}).want(200)
-			b.get(path).want(200).is("status", "paused")
+			change := a.Patch(path+"/status", obj{"status": "paused"}).Want(200)
+			b.Get(path).Want(200).Is("status", "paused")
 			if w.prompt(change) && i%10 == 0 {
-				st := b.stream(text(m, "id"))
-				st.status(text(m, "conversation_id"), "open")
-				st.status(text(m, "conversation_id"), "paused")
-				st.close()
+				st := b.Stream(Text(m, "id"))
+				st.Status(Text(m, "conversation_id"), "open")
+				st.Status(Text(m, "conversation_id"), "paused")
+				st.Close()
 			}
 		}
 	})
 }
 
 func TestReadsSeeAgents(t *testing.T) {
-	alone(t, func(t *testing.T, s *server) {
-		o, peer := s.org(t), s.org(t).agent("peer")
+	Alone(t, func(t *testing.T, s *Server) {
+		o, peer := s.Org(t), s.Org(t).Agent("peer")
 		w := &watcher{t: t}
 		defer w.done()
 		for i := range 30 {
-			r := o.post("/agents", newAgent("n"+strconv.Itoa(i))).want(201)
-			g := &agent{org: o, id: r.str("id"), handle: r.str("handle")}
+			r := o.Post("/agents", NewAgent("n"+strconv.Itoa(i))).Want(201)
+			g := &Agent{Org: o, ID: r.Str("id"), Handle: r.Str("handle")}
 			if !w.prompt(r) {
-				o.delete(g.path("")).want(204)
-				eventually(t, "the agent leaves the list", func() bool { return len(o.get("/agents").want(200).list) == 0 })
+				o.Delete(g.Path("")).Want(204)
+				Eventually(t, "the agent leaves the list", func() bool { return len(o.Get("/agents").Want(200).List) == 0 })
 				continue
 			}
-			o.get(g.path("")).want(200)
-			if n := len(o.get("/agents").want(200).list); n != 1 {
+			o.Get(g.Path("")).Want(200)
+			if n := len(o.Get("/agents").Want(200).List); n != 1 {
 				t.Fatalf("agent %d: the list has %d", i, n)
 			}
-			o.get("/org").want(200).is("agent_count", 1)
-			s.call(t, "", "GET", g.path("/keys"), nil).want(200)
-			s.call(t, "", "GET", "/agents/keys?ids="+g.id, nil).want(200).is("keys."+g.id+".handle", g.handle)
-			peer.post("/messages", toHandle(g.handle)).want(201)
-			o.post("/messages", message(peer), "X-Svc-Agent", "n"+strconv.Itoa(i)).want(201).is("from_agent_id", g.id)
+			o.Get("/org").Want(200).Is("agent_count", 1)
+			s.Call(t, "", "GET", g.Path("/keys"), nil).Want(200)
+			s.Call(t, "", "GET", "/agents/keys?ids="+g.ID, nil).Want(200).Is("keys."+g.ID+".handle", g.Handle)
+			peer.Post("/messages", ToHandle(g.Handle)).Want(201)
+			o.Post("/messages", Message(peer), "X-Svc-Agent", "n"+strconv.Itoa(i)).Want(201).Is("from_agent_id", g.ID)
 
-			sign, _ := newKeys()
-			rotated := o.post(g.path("/keys"), obj{"signing_public_key": signJWK(sign)}).want(200)
+			sign, _ := NewKeys()
+			rotated := o.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
 			if w.prompt(rotated) {
-				s.call(t, "", "GET", g.path("/keys"), nil).want(200).is("signing_public_key.x", signJWK(sign)["x"])
+				s.Call(t, "", "GET", g.Path("/keys"), nil).Want(200).Is("signing_public_key.x", SignJWK(sign)["x"])
 			}
-			closed := o.patch(g.path(""), obj{"incoming_policy": "groups_only"}).want(200)
+			closed := o.Patch(g.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
 			if w.prompt(closed) {
-				peer.trySend(g, nil).refused(403, "incoming_policy")
+				peer.TrySend(g, nil).Refused(403, "incoming_policy")
 			}
-			revoked := o.delete(g.path("")).want(204)
-			listed := func() int { return len(o.get("/agents").want(200).list) }
+			revoked := o.Delete(g.Path("")).Want(204)
+			listed := func() int { return len(o.Get("/agents").Want(200).List) }
 			if !w.prompt(revoked) {
-				eventually(t, "the agent leaves the list", func() bool { return listed() == 0 })
+				Eventually(t, "the agent leaves the list", func() bool { return listed() == 0 })
 				continue
 			}
 			if n := listed(); n != 0 {
-				revoked.fatalf("the list still has %d agents, %v after the request began", n, time.Since(revoked.began))
+				revoked.Fatalf("the list still has %d agents, %v after the request began", n, time.Since(revoked.Began))
 			}
-			peer.trySend(g, nil).refused(410, "gone")
-			s.call(t, "", "GET", g.path("/keys"), nil).refused(404, "not_found")
-			o.post("/messages", message(peer), "X-Svc-Agent", g.id).refused(403, "not_owner")
-			o.get("/org").want(200).is("agent_count", 0)
+			peer.TrySend(g, nil).Refused(410, "gone")
+			s.Call(t, "", "GET", g.Path("/keys"), nil).Refused(404, "not_found")
+			o.Post("/messages", Message(peer), "X-Svc-Agent", g.ID).Refused(403, "not_owner")
+			o.Get("/org").Want(200).Is("agent_count", 0)
 			if t.Failed() {
 				return
 			}

@@ -10,7 +10,7 @@ func init() {
 	maps.Copy(accessAsks, map[string]func(*accessScene) accessAsk{
 		"GET /webhooks": plainAsk("/webhooks"),
 		"POST /webhooks": func(c *accessScene) accessAsk {
-			return accessAsk{"/webhooks", obj{"agent_id": c.victim().id, "url": nowhere}}
+			return accessAsk{"/webhooks", obj{"agent_id": c.victim().ID, "url": nowhere}}
 		},
 		"PATCH /webhooks/{id}":                  of("", obj{"active": false}),
 		"DELETE /webhooks/{id}":                 of("", nil),
@@ -20,7 +20,7 @@ func init() {
 		"POST /webhooks/{id}/rotate-secret":     of("/rotate-secret", nil),
 		"POST /webhooks/{id}/deliveries/{job}/retry": func(c *accessScene) accessAsk {
 			h := c.hook()
-			job := h.agent.post(h.path("/test"), nil).want(200).str("id")
+			job := h.agent.Post(h.path("/test"), nil).Want(200).Str("id")
 			return accessAsk{h.path("/deliveries/" + job + "/retry"), nil}
 		},
 	})

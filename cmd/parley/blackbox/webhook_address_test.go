@@ -37,24 +37,24 @@ var badTargets = []string{
 // public addresses, of webhooks and of push notifications.
 func TestAddressesOfTargets(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--dev=false", "--pow-bits", "8", "--quota-profile", "open")
-	g := s.org(t).agent("g")
-	refused := func(a *answer) {
+	s := Start(t, "--dev=false", "--pow-bits", "8", "--quota-profile", "open")
+	g := s.Org(t).Agent("g")
+	refused := func(a *Answer) {
 		t.Helper()
-		if a.err != nil || a.status != 422 || a.body["code"] != "ssrf_blocked" || a.body["error"] != "ssrf_blocked" {
-			a.errorf("want 422 ssrf_blocked")
+		if a.Err != nil || a.Status != 422 || a.Body["code"] != "ssrf_blocked" || a.Body["error"] != "ssrf_blocked" {
+			a.Errorf("want 422 ssrf_blocked")
 			return
 		}
 		for _, c := range a.complaintsOf() {
-			if !same(c["loc"], []string{"body", "url"}) || c["type"] != "value_error" {
-				a.errorf("want value_error at body.url")
+			if !Same(c["loc"], []string{"body", "url"}) || c["type"] != "value_error" {
+				a.Errorf("want value_error at body.url")
 			}
 		}
 	}
 	forms := 0
 	for _, host := range blockedHosts {
 		for _, spelled := range []string{"https://" + host + "/hook", "https://" + host + ":8443", `HTTPS:\\` + host + `\hook`, "https:" + host, "\t https:////" + host + "/?a=b \n"} {
-			refused(g.hooksAt(spelled).as("%q", spelled))
+			refused(g.hooksAt(spelled).As("%q", spelled))
 		}
 		forms++
 	}
@@ -62,40 +62,40 @@ func TestAddressesOfTargets(t *testing.T) {
 		t.Errorf("only %d spellings of addresses", forms)
 	}
 	for _, host := range publicHosts {
-		g.hooksAt("https://"+host+"/hook").as("control: %s", host).want(201).is("url", "https://"+host+"/hook")
+		g.hooksAt("https://"+host+"/hook").As("control: %s", host).Want(201).Is("url", "https://"+host+"/hook")
 	}
 	for _, bad := range badTargets {
-		g.hooksAt(bad).as("%q", bad).invalid("body.url", "")
+		g.hooksAt(bad).As("%q", bad).Invalid("body.url", "")
 	}
-	if rows := g.get("/webhooks?include_inactive=true").want(200).list; len(rows) != len(publicHosts) {
+	if rows := g.Get("/webhooks?include_inactive=true").Want(200).List; len(rows) != len(publicHosts) {
 		t.Errorf("%d webhooks, want only the %d of the control", len(rows), len(publicHosts))
 	}
 	refusesPushTargets(t, s)
 }
 
 // complaintsOf returns the details of a 422 of any code.
-func (a *answer) complaintsOf() []obj {
-	rows, _ := a.body["detail"].([]any)
+func (a *Answer) complaintsOf() []obj {
+	rows, _ := a.Body["detail"].([]any)
 	if len(rows) == 0 {
-		a.errorf("detail is not an array of complaints")
+		a.Errorf("detail is not an array of complaints")
 	}
-	return objects(rows)
+	return Objects(rows)
 }
 
 // TestAddressesInDevelopment: development mode also allows plain http and this machine,
 // and nothing else.
 func TestAddressesInDevelopment(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		for _, host := range []string{"10.0.0.1", "169.254.169.254", "[fc00::1]", "0.0.0.0", "0xa9fea9fe", "192.168.0.1", "[::ffff:10.0.0.1]", "100.64.0.1", "metadata.localhost.@10.0.0.1"} {
-			answered := b.hooksAt("http://"+host+"/hook").as("%s", host)
-			if answered.status != 422 {
-				answered.errorf("want 422")
+			answered := b.hooksAt("http://"+host+"/hook").As("%s", host)
+			if answered.Status != 422 {
+				answered.Errorf("want 422")
 			}
 		}
 		plain := theSink(t).targetAt("http" + strings.TrimPrefix(theSink(t).bad["not TLS"], "https"))
 		h := b.hook(plain)
-		h.waitForStatus(a.send(b), "delivered")
+		h.waitForStatus(a.Send(b), "delivered")
 		h.to.waitForDelivery(t, 1).judged(t, h)
 	})
 }

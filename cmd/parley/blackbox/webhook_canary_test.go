@@ -15,12 +15,12 @@ import (
 // in the data directory and in a backup. The test includes targets that fail and targets
 // with a token in the URL.
 func TestWebhookSecretsAreKept(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--log-level", "debug", "--admin-listen", admin)
-		a, b := pair(t, s)
+	Own(t, func(t *testing.T, journals string) {
+		admin := FreeAddress(t)
+		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--log-level", "debug", "--admin-listen", admin)
+		a, b := Pair(t, s)
 		h, failing := b.listens(), b.listens(says(500), says(410))
-		c := canaries{}
+		c := Canaries{}
 		secrets := func(what, secret string) {
 			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 			if err != nil {
@@ -30,58 +30,58 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		}
 		secrets("first", h.secret)
 		secrets("second", failing.secret)
-		token := "Canary" + randomHex(12)
-		b.hooksAt("https://" + closedAddress(t) + "/" + token).want(201)
-		m := a.send(b)
+		token := "Canary" + RandomHex(12)
+		b.hooksAt("https://" + ClosedAddress(t) + "/" + token).Want(201)
+		m := a.Send(b)
 		h.waitForStatus(m, "delivered")
 		failing.waitForStatus(m, "failed")
-		rotated := b.post(h.path("/rotate-secret"), nil).want(200)
-		secrets("rotated", rotated.str("secret"))
-		h.secret = rotated.str("secret")
-		b.post(h.path("/test"), nil).want(200)
+		rotated := b.Post(h.path("/rotate-secret"), nil).Want(200)
+		secrets("rotated", rotated.Str("secret"))
+		h.secret = rotated.Str("secret")
+		b.Post(h.path("/test"), nil).Want(200)
 		h.waitForCounts(2, 0, 0, 0)
 		var seen []byte
-		for _, path := range []string{"/webhooks?include_inactive=true", h.path("/deliveries"), h.path("/deliveries/summary"), "/messages/" + text(m, "id") + "/trace", "/org", "/org/quotas", b.path("")} {
-			seen = append(seen, b.get(path).want(200).raw...)
+		for _, path := range []string{"/webhooks?include_inactive=true", h.path("/deliveries"), h.path("/deliveries/summary"), "/messages/" + Text(m, "id") + "/trace", "/org", "/org/quotas", b.Path("")} {
+			seen = append(seen, b.Get(path).Want(200).Raw...)
 		}
-		seen = append(seen, b.patch(h.path(""), obj{"active": true}).want(200).raw...)
+		seen = append(seen, b.Patch(h.path(""), obj{"active": true}).Want(200).Raw...)
 		for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/goroutine?debug=2"} {
-			seen = append(seen, fetch(t, s.adminToken(t), "http://"+admin+path)...)
+			seen = append(seen, Fetch(t, s.AdminToken(t), "http://"+admin+path)...)
 		}
 		backup := filepath.Join(t.TempDir(), "backup")
-		if out, said, code := command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.dir); code != 0 {
+		if out, said, code := Command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.Dir); code != 0 {
 			t.Errorf("no backup: %s%s", out, said)
 		} else {
 			seen = append(seen, contentOfAll(t, backup)...)
 		}
-		before := s.log
-		s.kill()
-		seen = append(seen, contentOfAll(t, s.dir)...)
-		s.restart(t)
-		a.send(b)
+		before := s.Log
+		s.Kill()
+		seen = append(seen, contentOfAll(t, s.Dir)...)
+		s.Restart(t)
+		a.Send(b)
 		h.to.waitForDelivery(t, 3).judged(t, h)
-		if err := s.drain(10 * time.Second); err != nil {
+		if err := s.Drain(10 * time.Second); err != nil {
 			t.Error(err)
 		}
-		logs := before.text() + s.log.text()
+		logs := before.Text() + s.Log.Text()
 		seen = append(seen, logs...)
-		if names := c.found(seen); len(names) > 0 {
+		if names := c.Found(seen); len(names) > 0 {
 			t.Errorf("leaked: %v", names)
 		}
 		if strings.Contains(logs, token) {
 			t.Error("the log shows the path of a target")
 		}
-		c.control(t, seen)
-		checkKeyFiles(t, s.dir)
+		c.Control(t, seen)
+		checkKeyFiles(t, s.Dir)
 	})
 }
 
-// control: a secret that was planted is found.
-func (c canaries) control(t *testing.T, in []byte) {
+// Control: a secret that was planted is found.
+func (c Canaries) Control(t *testing.T, in []byte) {
 	t.Helper()
 	for name, secret := range c {
 		planted := append(in[:len(in):len(in)], "x"+secret+"y"...)
-		if got := c.found(planted); len(got) == 0 {
+		if got := c.Found(planted); len(got) == 0 {
 			t.Errorf("control: %s was not found", name)
 		}
 	}
@@ -130,27 +130,27 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	t.Parallel()
 	key := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefCanary!@#$%^&*()"))
 	through := func(k string) []string { return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + k} }
-	s := startThrough(t, through(key), "--webhook-ca", theSink(t).caFile)
-	a, b := pair(t, s)
+	s := StartThrough(t, through(key), "--webhook-ca", theSink(t).caFile)
+	a, b := Pair(t, s)
 	h := b.listens()
-	a.send(b)
+	a.Send(b)
 	h.to.waitForDelivery(t, 1).judged(t, h)
-	s.kill()
-	if names := (canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).found(append(contentOfAll(t, s.dir), s.log.text()...)); len(names) > 0 {
+	s.Kill()
+	if names := (Canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).Found(append(contentOfAll(t, s.Dir), s.Log.Text()...)); len(names) > 0 {
 		t.Errorf("leaked: %v", names)
 	}
-	again, err := (&server{dir: s.dir, flags: s.flags, through: through(key)}).launched(s.addr)
+	again, err := (&Server{Dir: s.Dir, Flags: s.Flags, Through: through(key)}).Launched(s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	*s = *again
-	a.send(b)
+	a.Send(b)
 	h.to.waitForDelivery(t, 2).judged(t, h)
-	s.kill()
+	s.Kill()
 	other := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
 	for what, k := range map[string]string{"another key": other, "a short key": "c2hvcnQ=", "no base64": "!"} {
-		if wrong, err := (&server{dir: s.dir, flags: s.flags, through: through(k)}).launched(s.addr); err == nil {
-			wrong.kill()
+		if wrong, err := (&Server{Dir: s.Dir, Flags: s.Flags, Through: through(k)}).Launched(s.Addr); err == nil {
+			wrong.Kill()
 			t.Errorf("the server started with %s", what)
 		} else if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), other) {
 			t.Errorf("with %s the server's error is: %v", what, err)

@@ -57,19 +57,19 @@ var strains = []targetBehavior{
 // TestSinkChaos: whatever a target does, the job states the outcome and the time of the
 // next attempt. Hanging targets that receive deliveries at the same time delay nothing.
 func TestSinkChaos(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		from, o := s.org(t).agent("from"), s.org(t)
-		hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(answersByteByByte)}
+	hooks(t, func(t *testing.T, s *Server) {
+		from, o := s.Org(t).Agent("from"), s.Org(t)
+		hanging := map[string]*hook{"hangs": o.Agent("hangs").listens(hangs), "drips": o.Agent("drips").listens(answersByteByByte)}
 		held := map[string]obj{}
 		for name, h := range hanging {
-			held[name] = from.send(h.agent)
+			held[name] = from.Send(h.agent)
 			h.to.waitForDelivery(t, 1)
 		}
 		began := time.Now()
 		all := slices.Concat(strains, brokenTLS(), redirects(t))
-		recipients := o.newAgents(len(all), "s")
-		hs := concurrentlyBounded(len(all), func(i int) *hook { return recipients[i].hook(all[i].target(t)) })
-		sent := concurrentlyBounded(len(all), func(i int) obj { return from.trySend(recipients[i], nil).want(201).body })
+		recipients := o.NewAgents(len(all), "s")
+		hs := ConcurrentlyBounded(len(all), func(i int) *hook { return recipients[i].hook(all[i].target(t)) })
+		sent := ConcurrentlyBounded(len(all), func(i int) obj { return from.TrySend(recipients[i], nil).Want(201).Body })
 		for i, c := range all {
 			c.holds(t, hs[i], sent[i])
 		}
@@ -93,7 +93,7 @@ func (c targetBehavior) target(t testing.TB) *target {
 		return theSink(t).targetAt(address)
 	}
 	if c.name == "nobody listens" {
-		return &target{url: "https://" + closedAddress(t) + "/hook"}
+		return &target{url: "https://" + ClosedAddress(t) + "/hook"}
 	}
 	return theSink(t).target(c.script...)
 }
@@ -102,10 +102,10 @@ func (c targetBehavior) target(t testing.TB) *target {
 func (c targetBehavior) holds(t *testing.T, h *hook, m obj) {
 	t.Helper()
 	j := h.waitForStatus(m, c.status)
-	if !same(j["last_status_code"], c.code) || !same(j["attempts"], 1) || !strings.Contains(text(j, "last_error"), c.says) {
+	if !Same(j["last_status_code"], c.code) || !Same(j["attempts"], 1) || !strings.Contains(Text(j, "last_error"), c.says) {
 		t.Errorf("%s: the job is %v", c.name, j)
 	}
-	if said := text(j, "last_error"); strings.Contains(said, "127.0.0.1") || strings.Contains(said, "dial") || strings.Contains(said, "169.254") {
+	if said := Text(j, "last_error"); strings.Contains(said, "127.0.0.1") || strings.Contains(said, "dial") || strings.Contains(said, "169.254") {
 		t.Errorf("%s: the error names addresses of this network: %s", c.name, said)
 	}
 	if c.wait > 0 {
@@ -162,7 +162,7 @@ func nobodyAsked(t *testing.T) {
 	}
 }
 
-func closedAddress(t testing.TB) string {
+func ClosedAddress(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,17 +175,17 @@ func closedAddress(t testing.TB) string {
 // TestOneTargetDelaysNoOther: while many targets with queues hang, others receive their
 // deliveries at once.
 func TestOneTargetDelaysNoOther(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		from, o := s.org(t).agent("from"), s.org(t)
-		stuck, well := o.newAgents(20, "stuck"), o.newAgents(10, "well")
-		hung := concurrentlyBounded(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
-		hs := concurrentlyBounded(len(well), func(i int) *hook { return well[i].listens() })
-		forEachBounded(len(stuck)*3, func(i int) { from.trySend(stuck[i%len(stuck)], nil).want(201) })
+	hooks(t, func(t *testing.T, s *Server) {
+		from, o := s.Org(t).Agent("from"), s.Org(t)
+		stuck, well := o.NewAgents(20, "stuck"), o.NewAgents(10, "well")
+		hung := ConcurrentlyBounded(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
+		hs := ConcurrentlyBounded(len(well), func(i int) *hook { return well[i].listens() })
+		ForEachBounded(len(stuck)*3, func(i int) { from.TrySend(stuck[i%len(stuck)], nil).Want(201) })
 		hung[0].to.waitForDelivery(t, 1)
 		var times []time.Duration
 		for n := range 10 {
 			for i, g := range well {
-				from.send(g)
+				from.Send(g)
 				accepted := time.Now()
 				times = append(times, hs[i].to.waitForDelivery(t, n+1).at.Sub(accepted))
 			}

@@ -16,10 +16,10 @@ var everyEvent = []string{
 // the last and returns it: field of must have the id, and message_id is null unless the
 // event is about a message.
 func (h *hook) waitForEvent(event string, n int, of, id string) *delivery {
-	t := h.agent.t
+	t := h.agent.T
 	t.Helper()
 	var all []*delivery
-	eventually(t, h.agent.name+" is notified about "+event, func() bool {
+	Eventually(t, h.agent.Name+" is notified about "+event, func() bool {
 		all = nil
 		for _, d := range h.to.deliveries() {
 			if d.body["event"] == event {
@@ -30,7 +30,7 @@ func (h *hook) waitForEvent(event string, n int, of, id string) *delivery {
 	})
 	d := all[n-1].judged(t, h)
 	if d.body[of] != id {
-		t.Errorf("%s was notified about something other than %s %s: %s", h.agent.name, of, id, d.raw)
+		t.Errorf("%s was notified about something other than %s %s: %s", h.agent.Name, of, id, d.raw)
 	}
 	want := []string{"message_id", "agent_id", "event", "timestamp"}
 	switch {
@@ -42,7 +42,7 @@ func (h *hook) waitForEvent(event string, n int, of, id string) *delivery {
 	default:
 		want = append(want, "conversation_id")
 	}
-	exactly(t, "the payload", d.body, strings.Join(want, " "))
+	Exactly(t, "the payload", d.body, strings.Join(want, " "))
 	if (d.body["message_id"] == nil) == strings.HasPrefix(event, "message.") {
 		t.Errorf("message_id of %s: %s", event, d.raw)
 	}
@@ -51,28 +51,28 @@ func (h *hook) waitForEvent(event string, n int, of, id string) *delivery {
 
 // checkOnlyEvents checks, after all expected deliveries, that there are no others.
 func (h *hook) checkOnlyEvents(events ...string) {
-	h.agent.t.Helper()
+	h.agent.T.Helper()
 	got := strings.Fields(h.to.events())
 	slices.Sort(got)
 	slices.Sort(events)
 	if !slices.Equal(got, events) {
-		h.agent.t.Errorf("%s was notified about %v, want %v", h.agent.name, got, events)
+		h.agent.T.Errorf("%s was notified about %v, want %v", h.agent.Name, got, events)
 	}
 }
 
 // TestEventsOfMessages: the recipient is notified when a message arrives,
 // the sender when it is delivered and read by any channel.
 func TestEventsOfMessages(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		of, to := a.wants(everyEvent...), b.wants(everyEvent...)
-		m := a.send(b)
-		to.waitForEvent("message.received", 1, "message_id", text(m, "id"))
-		of.waitForEvent("message.delivered", 1, "message_id", text(m, "id"))
-		b.post("/messages/"+text(m, "id")+"/read", nil, "X-Svc-Agent", b.id).want(200)
-		of.waitForEvent("message.read", 1, "message_id", text(m, "id"))
-		b.get("/messages/"+text(m, "id"), "X-Svc-Agent", b.id).want(200)
-		b.inbox("")
+		m := a.Send(b)
+		to.waitForEvent("message.received", 1, "message_id", Text(m, "id"))
+		of.waitForEvent("message.delivered", 1, "message_id", Text(m, "id"))
+		b.Post("/messages/"+Text(m, "id")+"/read", nil, "X-Svc-Agent", b.ID).Want(200)
+		of.waitForEvent("message.read", 1, "message_id", Text(m, "id"))
+		b.Get("/messages/"+Text(m, "id"), "X-Svc-Agent", b.ID).Want(200)
+		b.Inbox("")
 		of.to.checkNoMore(t, 2)
 		of.checkOnlyEvents("message.delivered", "message.read")
 		to.checkOnlyEvents("message.received")
@@ -83,23 +83,23 @@ func TestEventsOfMessages(t *testing.T) {
 // notified when the message is transferred or read through an inbox page, a stream or a
 // reply.
 func TestReceiptsOfOtherChannelsAreNotified(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		of := a.wants("message.delivered", "message.read")
-		paged := a.send(b)
+		paged := a.Send(b)
 		of.to.checkNoMore(t, 0)
-		b.inbox("")
-		of.waitForEvent("message.delivered", 1, "message_id", text(paged, "id"))
-		b.stream("")
-		streamed := a.send(b)
-		of.waitForEvent("message.delivered", 2, "message_id", text(streamed, "id"))
-		r := b.reply(streamed)
-		of.waitForEvent("message.read", 1, "message_id", text(streamed, "id"))
+		b.Inbox("")
+		of.waitForEvent("message.delivered", 1, "message_id", Text(paged, "id"))
+		b.Stream("")
+		streamed := a.Send(b)
+		of.waitForEvent("message.delivered", 2, "message_id", Text(streamed, "id"))
+		r := b.Reply(streamed)
+		of.waitForEvent("message.read", 1, "message_id", Text(streamed, "id"))
 		back := b.wants("message.delivered", "message.read")
-		of.waitForEvent("message.delivered", 3, "message_id", text(a.reply(r), "id"))
-		back.waitForEvent("message.read", 1, "message_id", text(r, "id"))
-		b.post(b.path("/messages/ack"), obj{"up_to": text(streamed, "id")}).want(200)
-		of.waitForEvent("message.read", 2, "message_id", text(paged, "id"))
+		of.waitForEvent("message.delivered", 3, "message_id", Text(a.Reply(r), "id"))
+		back.waitForEvent("message.read", 1, "message_id", Text(r, "id"))
+		b.Post(b.Path("/messages/ack"), obj{"up_to": Text(streamed, "id")}).Want(200)
+		of.waitForEvent("message.read", 2, "message_id", Text(paged, "id"))
 		of.checkOnlyEvents("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
 		// The reply was read without being transferred before.
 		if got := strings.Fields(back.to.events()); !slices.Contains(got, "message.read") || len(got) > 2 {
@@ -111,16 +111,16 @@ func TestReceiptsOfOtherChannelsAreNotified(t *testing.T) {
 // TestEventsOfConversations: all participants except the agent that made the change are
 // notified.
 func TestEventsOfConversations(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		ha, hb := a.wants("conversation.updated"), b.wants("conversation.updated")
-		m := a.send(b)
-		conversation := text(m, "conversation_id")
-		b.reply(m)
+		m := a.Send(b)
+		conversation := Text(m, "conversation_id")
+		b.Reply(m)
 		ha.waitForEvent("conversation.updated", 1, "conversation_id", conversation)
-		a.patch("/conversations/"+conversation+"/status", obj{"status": "paused"}).want(200)
+		a.Patch("/conversations/"+conversation+"/status", obj{"status": "paused"}).Want(200)
 		hb.waitForEvent("conversation.updated", 1, "conversation_id", conversation)
-		b.patch("/conversations/"+conversation+"/status", obj{"status": "open"}).want(200)
+		b.Patch("/conversations/"+conversation+"/status", obj{"status": "open"}).Want(200)
 		ha.waitForEvent("conversation.updated", 2, "conversation_id", conversation)
 		ha.to.checkNoMore(t, 2)
 		ha.checkOnlyEvents("conversation.updated", "conversation.updated")
@@ -132,9 +132,9 @@ func TestEventsOfConversations(t *testing.T) {
 // admins about a request and its outcome, the member and the admins when a member joins
 // or leaves.
 func TestEventsOfGroups(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		o, p := s.org(t), s.org(t)
-		admin, plain, invitee, applicant := o.agent("admin"), o.agent("plain"), p.agent("invitee"), p.agent("applicant")
+	hooks(t, func(t *testing.T, s *Server) {
+		o, p := s.Org(t), s.Org(t)
+		admin, plain, invitee, applicant := o.Agent("admin"), o.Agent("plain"), p.Agent("invitee"), p.Agent("applicant")
 		r := admin.groupWithPolicy("closed", plain)
 		events := everyEvent[4:]
 		boss, idle, guest, asker := admin.wants(events...), plain.wants(events...), invitee.wants(events...), applicant.wants(events...)
@@ -143,21 +143,21 @@ func TestEventsOfGroups(t *testing.T) {
 		r.joined(invitee)
 		guest.waitForEvent("group.member.joined", 1, "group_id", r.id)
 		boss.waitForEvent("group.member.joined", 1, "group_id", r.id)
-		r.patch(obj{"enrollment_policy": "majority"}).want(200)
-		filed := text(r.applied(applicant), "id")
+		r.patch(obj{"enrollment_policy": "majority"}).Want(200)
+		filed := Text(r.applied(applicant), "id")
 		asker.waitForEvent("group.request.created", 1, "request_id", filed)
 		boss.waitForEvent("group.request.created", 1, "request_id", filed)
-		for _, g := range []*agent{admin, plain, invitee} {
+		for _, g := range []*Agent{admin, plain, invitee} {
 			r.vote(g, filed, "approve")
 		}
 		asker.waitForEvent("group.request.resolved", 1, "request_id", filed)
 		boss.waitForEvent("group.request.resolved", 2, "request_id", filed) // after the event of the invitation
 		asker.waitForEvent("group.member.joined", 1, "group_id", r.id)
 		boss.waitForEvent("group.member.joined", 2, "group_id", r.id)
-		r.remove(applicant, applicant).want(204)
+		r.remove(applicant, applicant).Want(204)
 		asker.waitForEvent("group.member.left", 1, "group_id", r.id)
 		boss.waitForEvent("group.member.left", 1, "group_id", r.id)
-		r.remove(admin, invitee).want(204)
+		r.remove(admin, invitee).Want(204)
 		guest.waitForEvent("group.member.left", 1, "group_id", r.id)
 		boss.waitForEvent("group.member.left", 2, "group_id", r.id)
 		idle.to.checkNoMore(t, 0)
@@ -169,26 +169,26 @@ func TestEventsOfGroups(t *testing.T) {
 
 // TestBroadcastsReachWebhooks: each member but the sender is notified about its copy.
 func TestBroadcastsReachWebhooks(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		o := s.org(t)
-		founder := o.agent("founder")
+	hooks(t, func(t *testing.T, s *Server) {
+		o := s.Org(t)
+		founder := o.Agent("founder")
 		r := founder.group(obj{"enrollment_policy": "open"})
-		members := o.newAgents(12, "m")
+		members := o.NewAgents(12, "m")
 		r.joinAll(members)
 		own := founder.listens()
-		hs := concurrentlyBounded(len(members), func(i int) *hook { return members[i].listens() })
+		hs := ConcurrentlyBounded(len(members), func(i int) *hook { return members[i].listens() })
 		said := r.broadcast(founder)
 		seen := map[any]bool{}
 		for i, h := range hs {
 			d := h.to.waitForDelivery(t, 1).judged(t, h)
-			copyOf := members[i].everything()[0]
+			copyOf := members[i].Everything()[0]
 			if d.body["message_id"] != copyOf["id"] || copyOf["group_id"] != r.id {
 				t.Errorf("of the copy %v the member received %s", copyOf["id"], d.raw)
 			}
 			seen[d.body["message_id"]] = true
 			h.waitForCounts(1, 0, 0, 0)
 		}
-		if len(seen) != len(members) || !same(said["recipient_count"], len(members)) {
+		if len(seen) != len(members) || !Same(said["recipient_count"], len(members)) {
 			t.Errorf("%d copies were announced to %d members", len(seen), len(members))
 		}
 		own.to.checkNoMore(t, 0)
@@ -197,13 +197,13 @@ func TestBroadcastsReachWebhooks(t *testing.T) {
 
 // TestSystemMessagesReachWebhooks: an invitation is a message in the inbox.
 func TestSystemMessagesReachWebhooks(t *testing.T) {
-	hooks(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
+	hooks(t, func(t *testing.T, s *Server) {
+		a, b := Pair(t, s)
 		h := b.listens()
 		r := a.groupWithPolicy("closed")
 		r.invited(a, b, "invited")
 		d := h.to.waitForDelivery(t, 1).judged(t, h)
-		if m := b.everything()[0]; d.body["message_id"] != m["id"] || m["type"] != "svc.v1.group_invite" {
+		if m := b.Everything()[0]; d.body["message_id"] != m["id"] || m["type"] != "svc.v1.group_invite" {
 			t.Errorf("of the invitation %v the invitee received %s", m["id"], d.raw)
 		}
 	})

@@ -51,7 +51,7 @@ func (r *expectedAnnouncements) missing(told func(h *hook) map[string]int) (n in
 func (h *hook) announced() map[string]int {
 	times := map[string]int{}
 	for _, d := range h.to.deliveries() {
-		times[text(d.body, "message_id")]++
+		times[Text(d.body, "message_id")]++
 	}
 	return times
 }
@@ -60,23 +60,23 @@ func (h *hook) announced() map[string]int {
 // answer, some slowly. Every message answered 201 is announced at least once, by one job,
 // and no job is lost.
 func TestKillsDuringDelivery(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		senders, hs, owed := announcing(s, t)
 		for life := range 5 {
-			lives(life, senders, hs, owed, s.kill)
-			s.restart(t)
+			lives(life, senders, hs, owed, s.Kill)
+			s.Restart(t)
 		}
 		owed.checkAll(t, hs)
-		verifyDirectory(t, s)
+		VerifyDirectory(t, s)
 	})
 }
 
 // announcing makes senders, and agents with webhooks, of which half have slow targets.
-func announcing(s *server, t *testing.T) ([]*agent, []*hook, *expectedAnnouncements) {
-	o := s.org(t)
-	senders, readers := s.org(t).newAgents(4, "s"), o.newAgents(8, "r")
-	hs := concurrentlyBounded(len(readers), func(i int) *hook {
+func announcing(s *Server, t *testing.T) ([]*Agent, []*hook, *expectedAnnouncements) {
+	o := s.Org(t)
+	senders, readers := s.Org(t).NewAgents(4, "s"), o.NewAgents(8, "r")
+	hs := ConcurrentlyBounded(len(readers), func(i int) *hook {
 		x := theSink(t).target()
 		if i%2 == 1 {
 			x.answers(answersLate)
@@ -110,14 +110,14 @@ func (r *expectedAnnouncements) checkAll(t *testing.T, hs []*hook) {
 		t.Errorf("only %d messages in five runs", r.count())
 	}
 	control := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
-	control.add(hs[0], nobody)
+	control.add(hs[0], Nobody)
 	if control.missing((*hook).announced) != 1 {
 		t.Error("control: a missing announcement was not found")
 	}
 }
 
 // lives sends for a while, and goes on until a fault has happened.
-func lives(life int, senders []*agent, hs []*hook, owed *expectedAnnouncements, fault func()) {
+func lives(life int, senders []*Agent, hs []*hook, owed *expectedAnnouncements, fault func()) {
 	dead := make(chan struct{})
 	var working sync.WaitGroup
 	for k, from := range senders {
@@ -129,12 +129,12 @@ func lives(life int, senders []*agent, hs []*hook, owed *expectedAnnouncements, 
 				default:
 				}
 				h := hs[(n*len(senders)+k)%len(hs)]
-				a := from.trySend(h.agent, nil, "Idempotency-Key", fmt.Sprintf("%d-%d-%d", life, k, n))
-				if a.err != nil || a.status != 201 {
+				a := from.TrySend(h.agent, nil, "Idempotency-Key", fmt.Sprintf("%d-%d-%d", life, k, n))
+				if a.Err != nil || a.Status != 201 {
 					time.Sleep(5 * time.Millisecond)
 					continue
 				}
-				id, _ := a.body["id"].(string)
+				id, _ := a.Body["id"].(string)
 				owed.add(h, id)
 			}
 		})
@@ -152,12 +152,12 @@ func (h *hook) accounted(t *testing.T) {
 	jobs := map[string]int{}
 	for _, j := range h.jobs("") {
 		h.checkJob(j)
-		jobs[text(j, "message_id")]++
+		jobs[Text(j, "message_id")]++
 	}
-	inbox := h.agent.everything()
+	inbox := h.agent.Everything()
 	for _, m := range inbox {
-		if jobs[text(m, "id")] != 1 {
-			t.Errorf("message %s has %d jobs", m["id"], jobs[text(m, "id")])
+		if jobs[Text(m, "id")] != 1 {
+			t.Errorf("message %s has %d jobs", m["id"], jobs[Text(m, "id")])
 		}
 	}
 	if len(jobs) != len(inbox) {
@@ -170,19 +170,19 @@ func (h *hook) accounted(t *testing.T) {
 // know its outcome. The attempt does not count, and the next one is made right after the
 // start, however often that happens.
 func TestADeliverySurvivesManyDeaths(t *testing.T) {
-	oneServerOnly(t, "the leader delivers, and is not killed")
+	OneServerOnly(t, "the leader delivers, and is not killed")
 	t.Parallel()
-	s := start(t, "--webhook-ca", theSink(t).caFile)
-	a, b := pair(t, s)
+	s := Start(t, "--webhook-ca", theSink(t).caFile)
+	a, b := Pair(t, s)
 	const deaths = attemptsMax + 1 // more than the maximum of attempts: none of them counts
 	h := b.listens(append(slices.Repeat([]reaction{hangs}, deaths), says(200))...)
-	m := a.send(b)
+	m := a.Send(b)
 	for n := range deaths {
 		h.to.waitForDelivery(t, n+1)
-		s.kill()
-		s.restart(t)
+		s.Kill()
+		s.Restart(t)
 	}
-	if j := h.waitForStatus(m, "delivered"); !same(j["attempts"], 1) {
+	if j := h.waitForStatus(m, "delivered"); !Same(j["attempts"], 1) {
 		t.Errorf("after %d kills the job is %v", deaths, j)
 	}
 	h.waitForCounts(1, 0, 0, 0)
@@ -194,25 +194,25 @@ func TestADeliverySurvivesManyDeaths(t *testing.T) {
 // TestDrainDuringDelivery: a server that shuts down does not wait for a hanging target
 // and delivers after its next start.
 func TestDrainDuringDelivery(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
-		a, b := pair(t, s)
+	Own(t, func(t *testing.T, journals string) {
+		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+		a, b := Pair(t, s)
 		stuck, busy := b.listens(hangs), b.listens(answersLate)
-		m := a.send(b)
+		m := a.Send(b)
 		for range 20 {
-			a.send(b)
+			a.Send(b)
 		}
 		stuck.to.waitForDelivery(t, 1)
 		busy.to.waitForDelivery(t, 1)
 		began := time.Now()
-		if err := s.drain(10 * time.Second); err != nil {
+		if err := s.Drain(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 9*time.Second {
 			t.Errorf("drained in %v", took)
 		}
 		stuck.to.answers(says(200))
-		s.restart(t)
+		s.Restart(t)
 		stuck.waitForStatus(m, "delivered")
 		stuck.waitForCounts(21, 0, 0, 0)
 		busy.waitForCounts(21, 0, 0, 0)

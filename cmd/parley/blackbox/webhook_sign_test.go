@@ -72,10 +72,10 @@ func (d *delivery) judged(t testing.TB, h *hook) *delivery {
 			t.Errorf("a delivery has the header %s: %q", name, v)
 		}
 	}
-	if !anyUUID.MatchString(d.header.Get("Webhook-Id")) {
+	if !AnyUUID.MatchString(d.header.Get("Webhook-Id")) {
 		t.Errorf("webhook-id is %q", d.header.Get("Webhook-Id"))
 	}
-	if d.body["agent_id"] != h.agent.id || !ofKind(d.body["timestamp"], "time") || !ofKind(d.body["event"], "str") {
+	if d.body["agent_id"] != h.agent.ID || !OfKind(d.body["timestamp"], "time") || !OfKind(d.body["event"], "str") {
 		t.Errorf("the body of a delivery is %s", d.raw)
 	}
 	return d

@@ -211,28 +211,28 @@ func theSink(t testing.TB) *sink {
 }
 
 func newSink() (*sink, error) {
-	ours, err := newAuthority()
+	ours, err := NewAuthority()
 	if err != nil {
 		return nil, err
 	}
-	strange, err := newAuthority()
+	strange, err := NewAuthority()
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.CreateTemp(scratch, "webhook-ca-*.pem")
+	file, err := os.CreateTemp(Scratch, "webhook-ca-*.pem")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}); err != nil {
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: ours.Certificate.Raw}); err != nil {
 		return nil, err
 	}
 	s := &sink{caFile: file.Name(), pool: x509.NewCertPool(), targets: map[string]*target{}, bad: map[string]string{}}
-	s.pool.AddCert(ours.certificate)
+	s.pool.AddCert(ours.Certificate)
 	now := time.Now()
-	good := leaf{from: now.Add(-sinkLife), to: now.Add(sinkLife), host: "127.0.0.1"}
+	good := Leaf{From: now.Add(-SinkLife), To: now.Add(SinkLife), Host: "127.0.0.1"}
 	stale, foreign := good, good
-	stale.to, foreign.host = now.Add(-time.Minute), "127.0.0.2"
+	stale.To, foreign.Host = now.Add(-time.Minute), "127.0.0.2"
 	if s.base, err = s.serve(ours, good, "http/1.1"); err != nil {
 		return nil, err
 	}
@@ -240,10 +240,10 @@ func newSink() (*sink, error) {
 		return nil, err
 	}
 	for what, of := range map[string]struct {
-		by *authority
-		leaf
+		by *Authority
+		Leaf
 	}{"of an unknown authority": {strange, good}, "expired": {ours, stale}, "for another host": {ours, foreign}} {
-		if s.bad[what], err = s.serve(of.by, of.leaf, "http/1.1"); err != nil {
+		if s.bad[what], err = s.serve(of.by, of.Leaf, "http/1.1"); err != nil {
 			return nil, err
 		}
 	}
@@ -253,8 +253,8 @@ func newSink() (*sink, error) {
 }
 
 // serve listens with a certificate of an authority and returns the address.
-func (s *sink) serve(by *authority, l leaf, protocol string) (string, error) {
-	certificate, err := by.issue(l)
+func (s *sink) serve(by *Authority, l Leaf, protocol string) (string, error) {
+	certificate, err := by.Issue(l)
 	if err != nil {
 		return "", err
 	}
@@ -284,7 +284,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *sink) target(script ...reaction) *target { return s.targetAt(s.base, script...) }
 
 func (s *sink) targetAt(base string, script ...reaction) *target {
-	path := "/hook-" + randomHex(8)
+	path := "/hook-" + RandomHex(8)
 	x := &target{url: base + path, script: script}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,23 +292,23 @@ func (s *sink) targetAt(base string, script ...reaction) *target {
 	return x
 }
 
-// authority issues certificates.
-type authority struct {
+// Authority issues certificates.
+type Authority struct {
 	key         *ecdsa.PrivateKey
-	certificate *x509.Certificate
+	Certificate *x509.Certificate
 }
 
-// sinkLife is for how long certificates are valid, before and after now: some tests set clocks.
-const sinkLife = 24 * time.Hour
+// SinkLife is for how long certificates are valid, before and after now: some tests set clocks.
+const SinkLife = 24 * time.Hour
 
-func newAuthority() (*authority, error) {
+func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhook test authority " + randomHex(4)},
-		NotBefore: time.Now().Add(-sinkLife), NotAfter: time.Now().Add(sinkLife),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhook test authority " + RandomHex(4)},
+		NotBefore: time.Now().Add(-SinkLife), NotAfter: time.Now().Add(SinkLife),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -316,29 +316,29 @@ func newAuthority() (*authority, error) {
 		return nil, err
 	}
 	certificate, err := x509.ParseCertificate(raw)
-	return &authority{key, certificate}, err
+	return &Authority{key, certificate}, err
 }
 
-// leaf describes a server's certificate.
-type leaf struct {
-	from, to time.Time
-	host     string
+// Leaf describes a server's certificate.
+type Leaf struct {
+	From, To time.Time
+	Host     string
 }
 
-func (a *authority) issue(l leaf) (tls.Certificate, error) {
+func (a *Authority) Issue(l Leaf) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	address := net.ParseIP(l.host)
+	address := net.ParseIP(l.Host)
 	if address == nil {
-		return tls.Certificate{}, fmt.Errorf("%s is not an address", l.host)
+		return tls.Certificate{}, fmt.Errorf("%s is not an address", l.Host)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "webhook test sink"},
-		NotBefore: l.from, NotAfter: l.to, IPAddresses: []net.IP{address},
+		NotBefore: l.From, NotAfter: l.To, IPAddresses: []net.IP{address},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, key.Public(), a.key)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }

@@ -11,21 +11,21 @@ import (
 // it waits while others run.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	s := hooked[0].shared(t)
-	from, o := s.org(t).agent("from"), s.org(t)
-	hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(answersByteByByte)}
+	s := hooked[0].Shared(t)
+	from, o := s.Org(t).Agent("from"), s.Org(t)
+	hanging := map[string]*hook{"hangs": o.Agent("hangs").listens(hangs), "drips": o.Agent("drips").listens(answersByteByByte)}
 	held, began := map[string]obj{}, time.Now()
 	for name, h := range hanging {
-		held[name] = from.send(h.agent)
+		held[name] = from.Send(h.agent)
 		h.to.waitForDelivery(t, 1)
 	}
 	// Another target fails until its circuit opens and then recovers: its pending jobs
 	// are attempted without intervention.
-	recovers := o.agent("recovers").listens(says(500))
+	recovers := o.Agent("recovers").listens(says(500))
 	for range 30 {
-		from.send(recovers.agent)
+		from.Send(recovers.agent)
 	}
-	eventually(t, "attempts are held", func() bool { return len(recovers.to.deliveries()) >= 10 })
+	Eventually(t, "attempts are held", func() bool { return len(recovers.to.deliveries()) >= 10 })
 	failed := len(recovers.to.deliveries())
 	recovers.to.answers(says(200))
 	time.Sleep(time.Until(began.Add(14 * time.Second)))
@@ -34,7 +34,7 @@ func TestTimeouts(t *testing.T) {
 	}
 	for name, h := range hanging {
 		j := h.waitForStatus(held[name], "failed")
-		if took, _ := j["last_duration_ms"].(float64); took < 14_900 || took > 17_000 || j["last_status_code"] != nil || !strings.Contains(text(j, "last_error"), "in time") {
+		if took, _ := j["last_duration_ms"].(float64); took < 14_900 || took > 17_000 || j["last_status_code"] != nil || !strings.Contains(Text(j, "last_error"), "in time") {
 			t.Errorf("%s: the job is %v", name, j)
 		}
 		planned(t, j, firstWait)
