@@ -12,6 +12,7 @@ import (
 	"testing"
 )
 
+// The fields of a group, of its members and requests, and of a broadcast.
 const (
 	groupShape     = "id:uuid name:str handle:str description:str? enrollment_policy:str visibility:str isolated:bool vote_duration_hours:int member_count:int member_agent_ids:arr conversation_id:uuid? created_at:time mls_enabled:bool mls_pending:bool mls_group_id:str? mls_cipher_suite:int?"
 	profileFields  = "id name handle org_id description enrollment_policy vote_duration_hours member_count created_at mls_enabled"

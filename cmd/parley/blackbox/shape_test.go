@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Shapes are field:kind lists; a question mark allows null, never absence.
+// Shapes of what the API returns are field:kind lists; a question mark allows null, never absence.
 const (
 	OrgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
 	AgentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"

@@ -154,11 +154,8 @@ func redirects(t *testing.T) []targetBehavior {
 // nobodyAsked checks that no redirect was followed.
 func nobodyAsked(t *testing.T) {
 	t.Helper()
-	s := theSink(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.strays) > 0 {
-		t.Errorf("a redirect was followed to %v", s.strays)
+	if strays := theSink(t).strayRequests(); len(strays) > 0 {
+		t.Errorf("a redirect was followed to %v", strays)
 	}
 }
 
@@ -199,11 +196,9 @@ func TestOneTargetDelaysNoOther(t *testing.T) {
 			t.Errorf("with %d hanging targets the slowest delivery took %v", len(stuck), worst)
 		}
 		for _, h := range hung {
-			h.to.mu.Lock()
-			if h.to.most > 2 {
-				t.Errorf("a hanging target received %d concurrent requests", h.to.most)
+			if most := h.to.mostAtOnce(); most > 2 {
+				t.Errorf("a hanging target received %d concurrent requests", most)
 			}
-			h.to.mu.Unlock()
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// What a webhook and a delivery job show, and how often a job is attempted.
 const (
 	hookShape   = "id:uuid agent_id:uuid url:str active:bool created_at:time events:arr description:str? disabled_at:time? disabled_reason:str?"
 	hookFields  = "id agent_id url active created_at events description disabled_at disabled_reason"

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,13 @@ func (x *target) checkNoMore(t testing.TB, n int) {
 	}
 }
 
+// mostAtOnce is how many requests were in progress at the same time, at most.
+func (x *target) mostAtOnce() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.most
+}
+
 func (x *target) take(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{at: time.Now(), proto: r.Proto, method: r.Method, uri: r.RequestURI, host: r.Host, header: r.Header}
 	d.raw, _ = io.ReadAll(r.Body)
@@ -278,6 +286,13 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.take(w, r)
+}
+
+// strayRequests are those that belong to no webhook.
+func (s *sink) strayRequests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.strays)
 }
 
 // target creates a path of the sink.
