@@ -251,30 +251,43 @@ var lattice = map[string]place{
 	},
 
 	// Commands.
-	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry":  {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/messages", "parley/http/streams", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
-	"parley/cmd/parley/operator":   {may: []string{"parley/client/parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/client/api", "parley/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
-	"parley/cmd/parley/admin":      {may: []string{"parley/client/parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/client/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
-	"parley/cmd/parley/datadir":    {may: []string{"parley/client/parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
-	"parley/cmd/parley/membership": {may: []string{"parley/client/parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
-	"parley/cmd/parley/demo":       {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
-	"parley/cmd/parley/cli":        {may: []string{"parley/client", "parley/client/...", "parley/http/auth", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
-	"parley/cmd/parley/program":    {may: []string{"parley/client", "parley/client/..."}, why: "what all commands share knows no command"},
-	"parley/cmd/parley/profile":    {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
-	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
-	"parley/cmd/parley/judges":     {tests: []string{"parley/client", "parley/client/..."}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/machine":    {why: "what the process may use depends on nothing that it does"},
-	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/rest", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley":                          {may: everything, why: "the command connects all packages"},
+	"parley/cmd/parley/telemetry":                {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/messages", "parley/http/streams", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/operator":                 {may: []string{"parley/client/parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/client/api", "parley/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/admin":                    {may: []string{"parley/client/parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/client/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
+	"parley/cmd/parley/datadir":                  {may: []string{"parley/client/parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/membership":               {may: []string{"parley/client/parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
+	"parley/cmd/parley/demo":                     {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
+	"parley/cmd/parley/cli":                      {may: []string{"parley/client", "parley/client/...", "parley/http/auth", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
+	"parley/cmd/parley/program":                  {may: []string{"parley/client", "parley/client/..."}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":                  {may: []string{"parley/client", "parley/client/...", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
+	"parley/cmd/parley/blackbox":                 {tests: blackboxTests, why: blackboxWhy},
+	"parley/cmd/parley/blackbox/kit":             {why: kitWhy},
+	"parley/cmd/parley/blackbox/kit/grouptest":   {may: []string{"parley/cmd/parley/blackbox/kit", "parley/http/mls/mlstest"}, why: kitWhy},
+	"parley/cmd/parley/blackbox/kit/hooktest":    {may: []string{"parley/cmd/parley/blackbox/kit"}, why: kitWhy},
+	"parley/cmd/parley/blackbox/kit/networktest": {may: []string{"parley/cmd/parley/blackbox/kit"}, why: kitWhy},
+	"parley/cmd/parley/blackbox/kit/recorded":    {may: []string{"parley/cmd/parley/blackbox/kit", "parley/cmd/parley/history"}, why: kitWhy},
+	"parley/cmd/parley/history":                  {why: "a history of answers is checked without knowing the server that gave them"},
+	"parley/cmd/parley/judges":                   {tests: []string{"parley/client", "parley/client/..."}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley/machine":                  {why: "what the process may use depends on nothing that it does"},
+	"parley/cmd/parley/server":                   {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/rest", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 
 	"parley/cmd/parley/cli/a2a":       {may: commands, why: "the commands of one subject know no others"},
 	"parley/cmd/parley/cli/directory": {may: commands, why: "the commands of one subject know no others"},
 	"parley/cmd/parley/cli/webhook":   {may: commands, why: "the commands of one subject know no others"},
 }
 
+const (
+	blackboxWhy = "black-box tests use the binary only and nothing that is inside, and no subject needs another"
+	kitWhy      = "fixtures of black-box tests use the binary only, as their tests do"
+)
+
 const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
+
+// blackboxTests are what all tests of the black box may import.
+var blackboxTests = []string{"parley/cmd/parley/blackbox/kit", "parley/cmd/parley/blackbox/kit/...", "parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}
 
 var (
 	framework  = []string{"parley/client/api", "parley/http/auth", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit", "parley/http/overload", "parley/http/rest"}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // accessFile is the access matrix: one line per route of the server's own OpenAPI
@@ -23,21 +25,21 @@ var accessCallers = []string{"owner", "counterpart", "other", "tier-0", "revoked
 
 // accessScene holds the organizations, agents and tokens that the matrix uses.
 type accessScene struct {
-	s                  *Server
-	alice, bob, carol  *Agent // of the owner, the counterpart and the uninvolved organization
-	revoked            *Agent // of the owner
-	tierZero           *Org
+	s                  *kit.Server
+	alice, bob, carol  *kit.Agent // of the owner, the counterpart and the uninvolved organization
+	revoked            *kit.Agent // of the owner
+	tierZero           *kit.Org
 	revokedCredentials string // a token
 	spare              string // a credential of the owner, to delete
 }
 
 func newAccessScene(t *testing.T, journals string) *accessScene {
 	t.Helper()
-	s := Start(t, "--journals", journals, "--poll-limit", "0/0", "--tier1", "pow")
+	s := kit.Start(t, "--journals", journals, "--poll-limit", "0/0", "--tier1", "pow")
 	c := &accessScene{s: s, alice: s.Org(t).Agent("alice"), bob: s.Org(t).Agent("bob"), carol: s.Org(t).Agent("carol")}
 	c.revoked = c.alice.Org.Agent("revoked")
 	c.alice.Delete(c.revoked.Path("")).Want(204)
-	for _, g := range []*Agent{c.alice, c.bob, c.carol} { // no cell may be the first to make a second agent
+	for _, g := range []*kit.Agent{c.alice, c.bob, c.carol} { // no cell may be the first to make a second agent
 		g.Org.Agent("second")
 	}
 	second := c.alice.Post("/org/credentials", nil).Want(201)
@@ -57,179 +59,10 @@ type accessAsk struct {
 	body any
 }
 
-// accessAsks build the request for each route. Each request has a resource of its own, so
-// that no cell changes the result of another.
-var accessAsks = map[string]func(c *accessScene) accessAsk{
-	"POST /auth/register": func(*accessScene) accessAsk {
-		return accessAsk{"/auth/register", obj{"email": "a@b.c", "org_slug": FreshSlug()}}
-	},
-	"POST /auth/register/solve": func(*accessScene) accessAsk {
-		return accessAsk{"/auth/register/solve", obj{"challenge_id": Nobody, "nonce": "0"}}
-	},
-	"POST /auth/verify-email": func(*accessScene) accessAsk {
-		return accessAsk{"/auth/verify-email", obj{"token": "none"}}
-	},
-	"POST /oauth/token":                           plainAsk("/oauth/token"),
-	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
-	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
-
-	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", ToHandle(c.newRecipient().Handle)} },
-	"POST /messages/sync": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/sync?timeout_ms=1000", ToHandle(c.newRecipient().Handle)}
-	},
-	"GET /messages/{id}": func(c *accessScene) accessAsk { return accessAsk{"/messages/" + Text(c.message(), "id"), nil} },
-	"POST /messages/{id}/reply": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + Text(c.message(), "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}}
-	},
-	"POST /messages/{id}/read": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + Text(c.message(), "id") + "/read", nil}
-	},
-	"GET /messages/{id}/receipt": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + Text(c.message(), "id") + "/receipt", nil}
-	},
-	"GET /messages/{id}/trace": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/" + Text(c.message(), "id") + "/trace", nil}
-	},
-	"POST /agents/{id}/messages/ack": agentAsk("/messages/ack", obj{"ids": []string{}}),
-	"GET /agents/{id}/wait":          agentAsk("/wait?timeout_ms=1000", nil),
-
-	"GET /agents/{id}/messages": agentAsk("/messages", nil),
-	"GET /agents/{id}/stream":   agentAsk("/stream", nil),
-	"GET /conversations/{id}/messages": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/messages", nil}
-	},
-	"GET /poll/{token}":              func(c *accessScene) accessAsk { return accessAsk{strings.TrimPrefix(c.alice.PollURL, c.s.Base), nil} },
-	"POST /agents/{id}/poll-token":   agentAsk("/poll-token", nil),
-	"DELETE /agents/{id}/poll-token": agentAsk("/poll-token", nil),
-
-	"PUT /agents/{id}/card": agentAsk("/card", PlainCard()),
-	"GET /agents/{id}/card": func(c *accessScene) accessAsk {
-		g := c.victim()
-		g.Put(g.Path("/card"), PlainCard()).Want(200)
-		return accessAsk{g.Path("/card"), nil}
-	},
-	"DELETE /agents/{id}/card": agentAsk("/card", nil),
-
-	"GET /agents":           plainAsk("/agents"),
-	"POST /agents":          func(*accessScene) accessAsk { return accessAsk{"/agents", NewAgent("a" + RandomHex(6))} },
-	"GET /agents/keys":      func(c *accessScene) accessAsk { return accessAsk{"/agents/keys?ids=" + c.alice.ID, nil} },
-	"GET /agents/{id}":      agentAsk("", nil),
-	"PATCH /agents/{id}":    agentAsk("", obj{"unlisted": true}),
-	"DELETE /agents/{id}":   agentAsk("", nil),
-	"GET /agents/{id}/keys": agentAsk("/keys", nil),
-	"POST /agents/{id}/keys": func(c *accessScene) accessAsk {
-		return accessAsk{c.victim().Path("/keys"), Without(NewAgent(""), "name")}
-	},
-	"POST /agents/{id}/keys/retire": func(c *accessScene) accessAsk {
-		g := c.victim()
-		g.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(NewPair().Sign)}).Want(200)
-		return accessAsk{g.Path("/keys/retire"), obj{"kid": g.SignKid()}}
-	},
-	"POST /agents/{id}/keys/pq":   agentAsk("/keys/pq", obj{"pq_public_key": KEMKey()}),
-	"DELETE /agents/{id}/keys/pq": agentAsk("/keys/pq", nil),
-	"POST /agents/{id}/mls/key-packages": func(c *accessScene) accessAsk {
-		g := c.victim()
-		return accessAsk{g.Path("/mls/key-packages"), obj{"key_packages": []any{g.keyPackage()}}}
-	},
-	"GET /agents/{id}/mls/key-packages/count": agentAsk("/mls/key-packages/count", nil),
-	"PUT /agents/{id}/key-binding": func(c *accessScene) accessAsk {
-		g := c.victim()
-		return accessAsk{g.Path("/key-binding"), g.Binding(g.Pair(), nil, Instant(0))}
-	},
-	"POST /agents/{id}/verify-svid/challenge": agentAsk("/verify-svid/challenge", nil),
-	"POST /agents/{id}/verify-svid":           agentAsk("/verify-svid", obj{"challenge_id": Nobody, "jwt_svid": "x"}),
-	"GET /agents/{id}/key-bindings":           agentAsk("/key-bindings", nil),
-	"GET /agents/{name}/did.json":             agentAsk("/did.json", nil),
-	"GET /agents/{id}/key-log":                agentAsk("/key-log", nil),
-	"GET /key-log":                            plainAsk("/key-log"),
-	"GET /key-log/checkpoint":                 plainAsk("/key-log/checkpoint"),
-	"GET /key-log/proofs/inclusion":           plainAsk("/key-log/proofs/inclusion?index=0&size=1"),
-	"GET /key-log/proofs/consistency":         plainAsk("/key-log/proofs/consistency?from=1&to=1"),
-	"GET /.well-known/agent-cards/{id}.json": func(c *accessScene) accessAsk {
-		g := c.victim()
-		g.Put(g.Path("/card"), Merged(PlainCard(), obj{"is_public": true})).Want(200)
-		return accessAsk{WellKnownCard(g), nil}
-	},
-	"POST /a2a/{handle}": func(c *accessScene) accessAsk {
-		g := c.newRecipient()
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
-		task := Text(c.alice.Send(g), "conversation_id")
-		return accessAsk{"/a2a/" + g.ID, obj{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": obj{"id": task}}}
-	},
-	"GET /a2a/{handle}/agent.json":                  bridgeAsk("/agent.json"),
-	"GET /a2a/{handle}/.well-known/agent-card.json": bridgeAsk("/.well-known/agent-card.json"),
-	"GET /ext/{brand}/v1":                           plainAsk("/ext/svc/v1"),
-
-	"GET /directory/agents":        plainAsk("/directory/agents?limit=1"),
-	"GET /directory/agents/stream": plainAsk("/directory/agents/stream?limit=1"),
-	"GET /directory/agents/{id}": func(c *accessScene) accessAsk {
-		g := c.victim()
-		g.Put(g.Path("/card"), Merged(PlainCard(), obj{"is_public": true})).Want(200)
-		return accessAsk{"/directory/agents/" + g.ID, nil}
-	},
-	"GET /directory/categories": plainAsk("/directory/categories"),
-	"GET /.well-known/webfinger": func(c *accessScene) accessAsk {
-		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.Handle, nil}
-	},
-	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
-
-	"GET /org":              plainAsk("/org"),
-	"PATCH /org":            func(*accessScene) accessAsk { return accessAsk{"/org", obj{"country_code": "FR"}} },
-	"GET /org/quotas":       plainAsk("/org/quotas"),
-	"POST /org/credentials": plainAsk("/org/credentials"),
-	"DELETE /orgs/{id}": func(*accessScene) accessAsk { // of nobody in the scene, who are needed
-		return accessAsk{"/orgs/01900000-0000-7000-8000-000000000000", nil}
-	},
-	"DELETE /org/credentials/{client_id}": func(c *accessScene) accessAsk {
-		if c.spare != "" { // an organization has at most ten
-			c.alice.Delete("/org/credentials/" + c.spare)
-		}
-		c.spare = c.alice.Post("/org/credentials", nil).Want(201).Str("client_id")
-		return accessAsk{"/org/credentials/" + c.spare, nil}
-	},
-
-	"GET /conversations/{id}": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id"), nil}
-	},
-	"GET /conversations/{id}/participants": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/participants", nil}
-	},
-	"PATCH /conversations/{id}/status": func(c *accessScene) accessAsk {
-		return accessAsk{"/conversations/" + Text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
-	},
-
-	"GET /":       plainAsk("/"),
-	"GET /health": plainAsk("/health"),
-	"GET /readyz": plainAsk("/readyz"),
-	// Of the counterpart: two exports of one organization would be one too many.
-	"GET /orgs/{id}/export": func(c *accessScene) accessAsk { return accessAsk{"/orgs/" + c.bob.Org.ID + "/export", nil} },
-	"GET /compliance/info":  plainAsk("/compliance/info"),
-	"GET /llms.txt":         plainAsk("/llms.txt"),
-	"GET /version":          plainAsk("/version"),
-	"GET /openapi.json":     plainAsk("/openapi.json"),
-	"GET /docs":             plainAsk("/docs"),
-	"GET /docs/{file}":      plainAsk("/docs/page.css"),
-
-	"GET /find/agents":   plainAsk("/find/agents"),
-	"GET /find/groups":   plainAsk("/find/groups"),
-	"GET /a/{handle}":    plainAsk("/a/nobody@nowhere.localhost"),
-	"GET /g/{handle}":    plainAsk("/g/nobody@nowhere.localhost"),
-	"GET /assets/{file}": plainAsk("/assets/unknown.css"),
-}
-
-func plainAsk(path string) func(*accessScene) accessAsk {
-	return func(*accessScene) accessAsk { return accessAsk{path, nil} }
-}
-
-// agentAsk requests an agent of the owner that no other cell uses.
-func agentAsk(rest string, body any) func(*accessScene) accessAsk {
-	return func(c *accessScene) accessAsk { return accessAsk{c.victim().Path(rest), body} }
-}
-
-func (c *accessScene) victim() *Agent { return c.alice.Org.Agent("v" + RandomHex(6)) }
+func (c *accessScene) victim() *kit.Agent { return c.alice.Org.Agent("v" + kit.RandomHex(6)) }
 
 // newRecipient returns a new recipient that none of the callers controls.
-func (c *accessScene) newRecipient() *Agent { return c.bob.Org.Agent("r" + RandomHex(6)) }
+func (c *accessScene) newRecipient() *kit.Agent { return c.bob.Org.Agent("r" + kit.RandomHex(6)) }
 
 func (c *accessScene) message() obj { return c.alice.Send(c.bob) }
 
@@ -257,16 +90,16 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	case "none":
 		token = ""
 	}
-	var a *Answer
+	var a *kit.Answer
 	if strings.HasSuffix(route, "/stream") || strings.HasSuffix(route, "/export") {
-		a = c.s.opens(t, token, ask.path, headers...)
+		a = openPath(c.s, t, token, ask.path, headers...)
 	} else {
 		a = c.s.Call(t, token, method, ask.path, ask.body, headers...)
 	}
 	if a.Err != nil {
 		return a.Err.Error()
 	}
-	return strings.ReplaceAll(SummaryOf(a.Status, a.Raw), " ", ":")
+	return strings.ReplaceAll(kit.SummaryOf(a.Status, a.Raw), " ", ":")
 }
 
 // withoutID replaces the first id in a path with an unknown one, and a poll token with
@@ -274,8 +107,8 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 func withoutID(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if UUIDForm.MatchString(part) {
-			parts[i] = Nobody
+		if kit.UUIDForm.MatchString(part) {
+			parts[i] = kit.Nobody
 			return strings.Join(parts, "/")
 		}
 	}
@@ -285,15 +118,15 @@ func withoutID(path string) string {
 	return path
 }
 
-// opens requests a stream and closes it as soon as the answer begins.
-func (s *Server) opens(t *testing.T, token, path string, headers ...string) *Answer {
-	a := &Answer{T: t, Asked: "GET " + path}
+// openPath requests a stream and closes it as soon as the answer begins.
+func openPath(s *kit.Server, t *testing.T, token, path string, headers ...string) *kit.Answer {
+	a := &kit.Answer{T: t, Asked: "GET " + path}
 	req, err := s.Request(token, "GET", path, nil, headers...)
 	if err != nil {
 		a.Err = err
 		return a
 	}
-	resp, err := Streaming.Do(req)
+	resp, err := kit.Streaming.Do(req)
 	if err != nil {
 		a.Err = err
 		return a
@@ -306,13 +139,13 @@ func (s *Server) opens(t *testing.T, token, path string, headers ...string) *Ans
 	}
 	a.Header = resp.Header
 	a.Decode()
-	Seen.Note("GET", path, a)
+	kit.Seen.Note("GET", path, a)
 	return a
 }
 
 // describedRoutes returns the routes in the server's own description, and which of them
 // require a token.
-func describedRoutes(t testing.TB, s *Server) (routes []string, secured map[string]bool) {
+func describedRoutes(t testing.TB, s *kit.Server) (routes []string, secured map[string]bool) {
 	t.Helper()
 	secured = map[string]bool{}
 	paths, _ := s.Call(t, "", "GET", "/openapi.json", nil).Want(200).At("paths").(obj)
@@ -335,7 +168,7 @@ func describedRoutes(t testing.TB, s *Server) (routes []string, secured map[stri
 // TestAccessMatrix requests every route of the server's own description as every caller
 // and compares the answers with the golden file.
 func TestAccessMatrix(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
+	kit.Own(t, func(t *testing.T, journals string) {
 		c := newAccessScene(t, journals)
 		routes, secured := describedRoutes(t, c.s)
 		matrix := map[string]map[string]string{}
@@ -345,7 +178,7 @@ func TestAccessMatrix(t *testing.T) {
 			}
 			matrix[route] = map[string]string{}
 		}
-		cells := ConcurrentlyBounded(len(routes)*len(accessCallers), func(i int) string {
+		cells := kit.ConcurrentlyBounded(len(routes)*len(accessCallers), func(i int) string {
 			return c.ask(t, routes[i/len(accessCallers)], accessCallers[i%len(accessCallers)])
 		})
 		for i, cell := range cells {
@@ -360,7 +193,7 @@ func TestAccessMatrix(t *testing.T) {
 			}
 		}
 		actual := accessTable(routes, matrix)
-		if *update && journals == Variants[0].Journals {
+		if *update && journals == kit.Variants[0].Journals {
 			if err := os.WriteFile(accessFile, []byte(actual), 0o644); err != nil {
 				t.Fatal(err)
 			}

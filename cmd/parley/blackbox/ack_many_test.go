@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // readFaults checks an inbox, newest first, in which exactly the oldest n messages must
@@ -66,11 +68,11 @@ func TestReadFaultsControl(t *testing.T) {
 // entry. It marks all messages up to the named one as read, and none after it.
 func TestAckUpToOfVeryMany(t *testing.T) {
 	const senders, each, upTo = 15, 200, 2700
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		b := s.Org(t).Agent("reader")
 		authors := s.Org(t).NewAgents(senders, "sender")
-		for _, sent := range Concurrently(senders, func(i int) *Answer {
+		for _, sent := range kit.Concurrently(senders, func(i int) *kit.Answer {
 			for n := range each - 1 {
 				if a := authors[i].TrySend(b, nil); a.Status != 201 {
 					return a.As("message %d", n)
@@ -80,29 +82,29 @@ func TestAckUpToOfVeryMany(t *testing.T) {
 		}) {
 			sent.Want(201)
 		}
-		order := IDs(b.Everything())
+		order := kit.IDs(b.Everything())
 		slices.Reverse(order)
 		if len(order) != senders*each {
 			t.Fatalf("%d messages arrived, want %d", len(order), senders*each)
 		}
 		unread := func(beyondItems int) {
 			t.Helper() // reports at most 1,000
-			a := b.Get(b.Path("/wait?timeout_ms=1000&after=") + NilUUID).Want(200)
+			a := b.Get(b.Path("/wait?timeout_ms=1000&after=") + kit.NilUUID).Want(200)
 			a.Is("unread", min(1000, beyondItems), "after", order[19]) // the items are the first ones, read or not
 		}
 		unread(senders*each - 20)
 		b.Get("/messages/" + order[10]).Want(200) // already read: not counted again
 		b.Acked(obj{"up_to": order[upTo-1]}, upTo-1)
-		Report(t, "acknowledged", readFaults(b.Everything(), upTo))
+		kit.Report(t, "acknowledged", readFaults(b.Everything(), upTo))
 		b.Acked(obj{"up_to": order[upTo-1]}, 0)
 		b.Acked(obj{"up_to": order[0]}, 0)
 		unread(senders*each - upTo)
 		s.Kill()
 		s.Restart(t)
-		Report(t, "after a crash", readFaults(b.Everything(), upTo))
+		kit.Report(t, "after a crash", readFaults(b.Everything(), upTo))
 		b.Acked(obj{"up_to": order[len(order)-1]}, senders*each-upTo)
 		b.Acked(obj{"up_to": order[len(order)-1]}, 0)
-		Report(t, "all acknowledged", readFaults(b.Everything(), senders*each))
+		kit.Report(t, "all acknowledged", readFaults(b.Everything(), senders*each))
 		unread(0)
 	})
 }

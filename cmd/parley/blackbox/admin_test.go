@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // adminRequest calls an admin address as any local program could. It returns the status
@@ -29,7 +31,7 @@ func adminRequest(t testing.TB, method, address string, headers ...string) (stat
 		}
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := AdminClient.Do(req)
+	resp, err := kit.AdminClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +60,8 @@ var privilegedCalls = [][2]string{
 // TestOperatorCallsNeedTheToken: without the token, a caller that reaches the admin
 // address can read metrics and readiness, and nothing else.
 func TestOperatorCallsNeedTheToken(t *testing.T) {
-	admin := FreeAddress(t)
-	s := Start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://mailer:Canary-SMTP-password@127.0.0.1:1")
+	admin := kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://mailer:Canary-SMTP-password@127.0.0.1:1")
 	info, err := os.Stat(filepath.Join(s.Dir, "admin.token"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("admin.token: %v %v", info.Mode(), err)
@@ -102,9 +104,9 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 // foreign name that resolves to this machine, and requests that the browser marks as
 // cross-origin, with or without the token.
 func TestPagesCannotReachTheAdminListener(t *testing.T) {
-	OneServerOnly(t, "its nodes would share an address for metrics")
-	admin, metrics := FreeAddress(t), FreeAddress(t)
-	s := Start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
+	kit.OneServerOnly(t, "its nodes would share an address for metrics")
+	admin, metrics := kit.FreeAddress(t), kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
 	_, port, _ := strings.Cut(admin, ":")
 	bearer := []string{"Authorization", "Bearer " + s.AdminToken(t)}
 	for host, want := range map[string]int{
@@ -135,11 +137,11 @@ func TestPagesCannotReachTheAdminListener(t *testing.T) {
 // TestTheCommandFindsTheToken: the command reads the token from the data directory or the
 // environment variable. If it finds none, it says what to do.
 func TestTheCommandFindsTheToken(t *testing.T) {
-	admin := FreeAddress(t)
-	s := Start(t, "--admin-listen", admin)
-	o, other := s.Org(t), Start(t)
+	admin := kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", admin)
+	o, other := s.Org(t), kit.Start(t)
 	url := "http://" + admin
-	if got := Succeeds(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); Text(got, "id") != o.ID {
+	if got := kit.Succeeds(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); kit.Text(got, "id") != o.ID {
 		t.Errorf("shown: %v", got)
 	}
 	for what, c := range map[string]struct {
@@ -152,18 +154,18 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 		"of a backup":   {[]string{"backup", "--to", t.TempDir(), "--admin", url}, 4, "PARLEY_ADMIN_TOKEN"},
 		"no such place": {[]string{"org", "show", o.Slug, "--admin", "x", "--data", s.Dir}, 2, "--admin"},
 	} {
-		if _, said, code := Command(t, c.args...); code != c.code || !strings.Contains(said, c.says) {
+		if _, said, code := kit.Command(t, c.args...); code != c.code || !strings.Contains(said, c.says) {
 			t.Errorf("%s: exit code %d, %s", what, code, said)
 		}
 	}
 	if err := os.Chmod(filepath.Join(s.Dir, "admin.token"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, said, code := Command(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); code == 0 || !strings.Contains(said, "chmod 600") {
+	if _, said, code := kit.Command(t, "org", "show", o.Slug, "--admin", url, "--data", s.Dir); code == 0 || !strings.Contains(said, "chmod 600") {
 		t.Errorf("a token that other users may read: exit code %d, %s", code, said)
 	}
 	s.Kill()
-	if said := Fails(t, s.Dir); !strings.Contains(said, "chmod 600") {
+	if said := kit.Fails(t, s.Dir); !strings.Contains(said, "chmod 600") {
 		t.Errorf("a server starts with a token that other users may read: %s", said)
 	}
 }
@@ -171,16 +173,16 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 // TestBackupsStayInAllowedDirectories: even with the token, the server writes backups
 // only below the allowed directory, and not where other users could interfere.
 func TestBackupsStayInAllowedDirectories(t *testing.T) {
-	admin, top := FreeAddress(t), t.TempDir()
+	admin, top := kit.FreeAddress(t), t.TempDir()
 	allowed := filepath.Join(top, "allowed")
-	free := Start(t, "--admin-listen", admin)
+	free := kit.Start(t, "--admin-listen", admin)
 	open := filepath.Join(top, "open")
 	if err := errors.Join(os.Mkdir(allowed, 0o755), os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Symlink(allowed, filepath.Join(top, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(s *Server, admin, to string, want int) {
+	ask := func(s *kit.Server, admin, to string, want int) {
 		t.Helper()
-		operator := &Server{Base: "http://" + admin, Addr: admin}
+		operator := &kit.Server{Base: "http://" + admin, Addr: admin}
 		if a := operator.Call(t, s.AdminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.Err != nil || a.Status != want {
 			a.Errorf("a backup to %s: want %d", to, want)
 		}
@@ -191,11 +193,11 @@ func TestBackupsStayInAllowedDirectories(t *testing.T) {
 	if left, err := os.ReadDir(open); err != nil || len(left) > 0 {
 		t.Errorf("a refused backup left %v (%v)", left, err)
 	}
-	bound := FreeAddress(t)
-	s := Start(t, "--admin-listen", bound, "--backup-dir", allowed)
+	bound := kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", bound, "--backup-dir", allowed)
 	for _, to := range []string{filepath.Join(top, "elsewhere"), top, allowed + "-not", filepath.Join(allowed, "..", "elsewhere")} {
 		ask(s, bound, to, 403)
-		if Exists(filepath.Join(top, "elsewhere")) {
+		if kit.Exists(filepath.Join(top, "elsewhere")) {
 			t.Fatalf("%s was created", to)
 		}
 	}
@@ -205,25 +207,25 @@ func TestBackupsStayInAllowedDirectories(t *testing.T) {
 		ask(free, admin, shared, 200)
 		ask(s, bound, shared, 200)
 	}
-	if listed := Snapshots(t, shared); len(listed) != 2 {
+	if listed := kit.Snapshots(t, shared); len(listed) != 2 {
 		t.Errorf("the list has %q, want one of each server", listed)
 	}
-	for _, name := range Snapshots(t, shared) {
-		Succeeds(t, "backup", "check", shared+"@"+name)
+	for _, name := range kit.Snapshots(t, shared) {
+		kit.Succeeds(t, "backup", "check", shared+"@"+name)
 	}
 }
 
 // TestNoFileIsEverReadableByOthers watches the files of a backup while it is written.
 // Setting the mode after creating a file would be too late.
 func TestNoFileIsEverReadableByOthers(t *testing.T) {
-	admin, top := FreeAddress(t), t.TempDir()
-	s := Start(t, "--admin-listen", admin)
-	a, b := Pair(t, s)
+	admin, top := kit.FreeAddress(t), t.TempDir()
+	s := kit.Start(t, "--admin-listen", admin)
+	a, b := kit.Pair(t, s)
 	a.Send(b)
 	w := watchModes(top, s.Dir)
 	for i := range 6 {
 		before := w.looks.Load()
-		Succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.Dir)
+		kit.Succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.Dir)
 		for deadline := time.Now().Add(10 * time.Second); w.looks.Load() == before && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}

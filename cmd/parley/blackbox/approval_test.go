@@ -1,26 +1,30 @@
 package blackbox
 
-import "testing"
+import (
+	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // TestApproval: under --tier1 approval an organization waits for the operator's approval.
 // Approval takes effect at the next request, with the access token that the organization
 // already has.
 func TestApproval(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--tier1", "approval", "--admin-listen", admin)
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--tier1", "approval", "--admin-listen", admin)
 		operator := func(args ...string) obj {
-			return Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
+			return kit.Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
 		}
-		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
-		a.cleared(false)
+		a, b := registers(s, t, "ops@a.example", "A"), registers(s, t, "ops@b.example", "B")
+		cleared(a, false)
 		s.Call(t, "", "POST", "/auth/verify-email", obj{"token": "x"}).As("nothing is mailed").Refused(404, "not_found")
-		if got := operator("approve", a.Slug); got["trust_tier"] != 1.0 || Text(got, "id") != a.ID || got["tier_granted_at"] == nil {
+		if got := operator("approve", a.Slug); got["trust_tier"] != 1.0 || kit.Text(got, "id") != a.ID || got["tier_granted_at"] == nil {
 			t.Errorf("approved: %v", got)
 		}
-		a.cleared(true)
+		cleared(a, true)
 		alice := a.Agent("alice")
-		b.cleared(false)
+		cleared(b, false)
 		if got := operator("approve", b.ID); got["trust_tier"] != 1.0 {
 			t.Errorf("approved by its id: %v", got)
 		}
@@ -37,17 +41,17 @@ func TestApproval(t *testing.T) {
 			a.Get("/org").Want(200).Is("trust_tier", want)
 			a.Get("/org/quotas").Want(200).Is("tier", want)
 		}
-		for what, code := range map[string]int{"nobody": 5, Nobody: 5} {
-			if _, said, got := Command(t, "org", "approve", what, "--admin", "http://"+admin, "--data", s.Dir); got != code {
+		for what, code := range map[string]int{"nobody": 5, kit.Nobody: 5} {
+			if _, said, got := kit.Command(t, "org", "approve", what, "--admin", "http://"+admin, "--data", s.Dir); got != code {
 				t.Errorf("approving %s: exit code %d, want %d\n%s", what, got, code, said)
 			}
 		}
 		operator("tier", a.Slug, "0")
-		a.cleared(false)
+		cleared(a, false)
 		operator("approve", a.Slug)
 		s.Kill()
 		s.Restart(t)
-		a.cleared(true)
-		b.cleared(true)
+		cleared(a, true)
+		cleared(b, true)
 	})
 }

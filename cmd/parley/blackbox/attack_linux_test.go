@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 var (
@@ -60,7 +62,7 @@ func attackFlags(memory string) []string {
 // attack opens many connections from several loopback addresses.
 type attack struct {
 	t       testing.TB
-	s       *Server
+	s       *kit.Server
 	stop    chan struct{}
 	running sync.WaitGroup
 	answers [600]atomic.Int64 // by status
@@ -144,30 +146,30 @@ func (a *attack) end() {
 
 // attackRequests are the organizations and messages that an attack needs on the server.
 type attackRequests struct {
-	victim        *Agent
+	victim        *kit.Agent
 	pages, bodies []string // requests, each of one organization
 }
 
-func newAttackRequests(t testing.TB, s *Server) *attackRequests {
+func newAttackRequests(t testing.TB, s *kit.Server) *attackRequests {
 	w := &attackRequests{}
-	w.victim, _ = Pair(t, s)
-	head := func(g *Agent, request, more string) string {
+	w.victim, _ = kit.Pair(t, s)
+	head := func(g *kit.Agent, request, more string) string {
 		return request + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + g.Token + "\r\n" + more + "\r\n"
 	}
 	for range 8 { // organizations
-		g, other := Pair(t, s)
-		first := g.Send(other, Largest())
+		g, other := kit.Pair(t, s)
+		first := g.Send(other, kit.Largest())
 		for range 3 {
-			g.Reply(first, Largest())
+			g.Reply(first, kit.Largest())
 		}
-		w.pages = append(w.pages, head(g, "GET /conversations/"+Text(first, "conversation_id")+"/messages?limit=200", ""))
+		w.pages = append(w.pages, head(g, "GET /conversations/"+kit.Text(first, "conversation_id")+"/messages?limit=200", ""))
 		w.bodies = append(w.bodies, head(g, "POST /messages", "Content-Length: 1048576\r\n")+strings.Repeat("x", 1<<20-1))
 	}
 	return w
 }
 
 // launch starts all parts of the attack at once.
-func (w *attackRequests) launch(t testing.TB, s *Server, of attackSize) *attack {
+func (w *attackRequests) launch(t testing.TB, s *kit.Server, of attackSize) *attack {
 	a := &attack{t: t, s: s, stop: make(chan struct{})}
 	for i := range w.pages {
 		a.openMany(2, of.pages/len(w.pages), w.pages[i])
@@ -178,7 +180,7 @@ func (w *attackRequests) launch(t testing.TB, s *Server, of attackSize) *attack 
 		a.openMany(5+n, of.silent/3, "")
 	}
 	a.repeat(8, func(i int) string {
-		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, RandomHex(4))
+		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, kit.RandomHex(4))
 		return "POST /auth/register HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	})
 	a.repeat(9, func(i int) string {
@@ -186,7 +188,7 @@ func (w *attackRequests) launch(t testing.TB, s *Server, of attackSize) *attack 
 		if i%2 == 0 {
 			id = w.victim.Client
 		}
-		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + Basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
+		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + kit.Basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
 	})
 	a.repeat(10, func(int) string {
 		return "GET /directory/groups?q=" + strings.Repeat("word+", 16) + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -207,17 +209,17 @@ type honestClients struct {
 
 // referenceServer is a server that is not attacked, and its clients.
 type referenceServer struct {
-	*Server
-	pair [2]*Agent
+	*kit.Server
+	pair [2]*kit.Agent
 }
 
 func newReferenceServer(t testing.TB) referenceServer {
-	s := Start(t)
-	one, other := Pair(t, s)
-	return referenceServer{s, [2]*Agent{one, other}}
+	s := kit.Start(t)
+	one, other := kit.Pair(t, s)
+	return referenceServer{s, [2]*kit.Agent{one, other}}
 }
 
-func (h *honestClients) note(a *Answer, status int) {
+func (h *honestClients) note(a *kit.Answer, status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.took = append(h.took, a.Took)
@@ -227,14 +229,14 @@ func (h *honestClients) note(a *Answer, status int) {
 }
 
 // round runs one round of calls of a pair of agents.
-func (h *honestClients) round(t testing.TB, s *Server, p [2]*Agent) {
+func (h *honestClients) round(t testing.TB, s *kit.Server, p [2]*kit.Agent) {
 	h.note(p[0].TrySend(p[1], nil), 201)
 	h.note(p[1].Get(p[1].Path("/messages?limit=10")), 200)
 	h.note(s.Call(t, "", "GET", "/health", nil), 200)
 }
 
 // work runs the workload with some pairs of agents for the given time.
-func (h *honestClients) work(t testing.TB, s *Server, pairs [][2]*Agent, other referenceServer, lasts time.Duration) {
+func (h *honestClients) work(t testing.TB, s *kit.Server, pairs [][2]*kit.Agent, other referenceServer, lasts time.Duration) {
 	var working sync.WaitGroup
 	until := time.Now().Add(lasts)
 	for _, p := range pairs {
@@ -243,7 +245,7 @@ func (h *honestClients) work(t testing.TB, s *Server, pairs [][2]*Agent, other r
 				h.round(t, s, p)
 				h.reference.round(t, other.Server, other.pair)
 				if i%5 == 0 { // a new organization
-					Client.CloseIdleConnections()
+					kit.Client.CloseIdleConnections()
 				}
 				time.Sleep(h.pace)
 			}
@@ -258,7 +260,7 @@ func (h *honestClients) p99() time.Duration {
 }
 
 // resident returns the peak memory of the server in MiB.
-func (s *Server) resident() int {
+func resident(s *kit.Server) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
 		return -1
@@ -296,11 +298,11 @@ func TestHonestClientsDuringAttack(t *testing.T) {
 // runAttack runs honest clients before and during an attack. If flags are given, it
 // restarts the server with them for the attack.
 func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []string) {
-	s, other := StartThrough(t, underLimits, attackFlags("1500MiB")...), newReferenceServer(t)
-	var pairs [][2]*Agent
+	s, other := kit.StartThrough(t, underLimits, attackFlags("1500MiB")...), newReferenceServer(t)
+	var pairs [][2]*kit.Agent
 	for range 4 {
-		one, other := Pair(t, s)
-		pairs = append(pairs, [2]*Agent{one, other})
+		one, other := kit.Pair(t, s)
+		pairs = append(pairs, [2]*kit.Agent{one, other})
 	}
 	w := newAttackRequests(t, s)
 	if flags != nil {
@@ -314,7 +316,7 @@ func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []s
 	before.work(t, s, pairs, other, time.Second)
 	a := w.launch(t, s, of)
 	during.work(t, s, pairs, other, lasts)
-	peak := s.resident()
+	peak := resident(s)
 	a.end()
 	t.Logf("p99 %v before, %v during the attack, %v on a server that is not attacked, of %d calls; %d rejected; peak of %d MiB",
 		before.p99(), during.p99(), during.reference.p99(), len(during.took), len(during.refused), peak)
@@ -323,7 +325,7 @@ func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []s
 			t.Logf("%d answers of status %d to the attackers", n, status)
 		}
 	}
-	if s.hasExited() {
+	if hasExited(s) {
 		t.Fatal("the server has exited")
 	}
 	if len(during.refused)*100 > len(during.took) { // a shed call returns an overload error and is repeated
@@ -337,7 +339,7 @@ func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []s
 	}
 }
 
-func (s *Server) hasExited() bool {
+func hasExited(s *kit.Server) bool {
 	select {
 	case <-s.Exited:
 		return true
@@ -350,16 +352,16 @@ func (s *Server) hasExited() bool {
 // same attack needs more memory than there is.
 func TestHonestClientsDuringAttackControl(t *testing.T) {
 	requireOpenFiles(t)
-	s, err := (&Server{Dir: t.TempDir(), Flags: attackFlags("100GiB"), Through: underLimits}).Launched("127.0.0.1:0")
+	s, err := (&kit.Server{Dir: t.TempDir(), Flags: attackFlags("100GiB"), Through: underLimits}).Launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Kill()
 	a := newAttackRequests(t, s).launch(t, s, unbounded)
 	defer a.end()
-	for until := time.Now().Add(2 * time.Minute); !s.hasExited() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(2 * time.Minute); !hasExited(s) && resident(s) <= 2048; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("without budgets the attack uses only %d MiB", s.resident())
+			t.Fatalf("without budgets the attack uses only %d MiB", resident(s))
 		}
 	}
 }
@@ -367,7 +369,7 @@ func TestHonestClientsDuringAttackControl(t *testing.T) {
 // TestSilentConnectionsDoNotBlockClients opens more silent connections than the server
 // accepts, from the address of the honest client.
 func TestSilentConnectionsDoNotBlockClients(t *testing.T) {
-	s := StartThrough(t, []string{"sh", "-c", `ulimit -n 1408 && exec "$0" "$@"`}) // room for 512 connections
+	s := kit.StartThrough(t, []string{"sh", "-c", `ulimit -n 1408 && exec "$0" "$@"`}) // room for 512 connections
 	for range 520 {
 		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
@@ -376,9 +378,9 @@ func TestSilentConnectionsDoNotBlockClients(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 	}
 	for range 20 {
-		Client.CloseIdleConnections()
+		kit.Client.CloseIdleConnections()
 		s.Call(t, "", "GET", "/health", nil).Want(200)
 	}
-	alice, bob := Pair(t, s)
+	alice, bob := kit.Pair(t, s)
 	alice.Send(bob)
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // entries returns all paths below a directory.
@@ -28,7 +30,7 @@ func TestNoServerStartsInABackup(t *testing.T) {
 	data, _, _ := served(t)
 	at := t.TempDir()
 	backup, alone, half := filepath.Join(at, "backup"), filepath.Join(at, "alone"), filepath.Join(at, "half")
-	Succeeds(t, "backup", "--data", data, "--to", backup)
+	kit.Succeeds(t, "backup", "--data", data, "--to", backup)
 	if err := os.CopyFS(filepath.Join(alone, "snapshots"), os.DirFS(filepath.Join(backup, "snapshots"))); err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +45,11 @@ func TestNoServerStartsInABackup(t *testing.T) {
 		half:                               {"a restore into it was cut short", "parley restore --from BACKUP"},
 	} {
 		before := entries(t, dir)
-		CheckMessage(t, dir, Fails(t, dir), words...)
+		kit.CheckMessage(t, dir, kit.Fails(t, dir), words...)
 		if after := entries(t, dir); len(after) != len(before) {
 			t.Errorf("%s had %v, has %v", dir, before, after)
 		}
 	}
-	Succeeds(t, "restore", "--from", backup, "--data", filepath.Join(at, "new"))
+	kit.Succeeds(t, "restore", "--from", backup, "--data", filepath.Join(at, "new"))
 	serves(t, filepath.Join(at, "new"))
 }

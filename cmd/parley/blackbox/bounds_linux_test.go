@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/networktest"
 )
 
 var (
@@ -29,8 +32,8 @@ const kernelBytesMax = 160e6
 
 // threeListeners is a server whose three listeners another network namespace reaches.
 type threeListeners struct {
-	*Server
-	space   *space
+	*kit.Server
+	space   *networktest.Space
 	targets []attackTarget
 }
 
@@ -38,7 +41,7 @@ type threeListeners struct {
 type attackTarget struct{ address, requests string }
 
 func newThreeListeners(t *testing.T) threeListeners {
-	OneServerOnly(t, "the test is about the sockets of one process")
+	kit.OneServerOnly(t, "the test is about the sockets of one process")
 	if _, err := exec.LookPath("ss"); err != nil {
 		const left = "!! NOT CHECKED: what the kernel holds of connections: there is no ss, of the package iproute2"
 		if os.Getenv("CI") == "true" {
@@ -46,10 +49,10 @@ func newThreeListeners(t *testing.T) threeListeners {
 		}
 		t.Skip(left)
 	}
-	w := newNetwork(t, 1)
-	at := w.spaces[0].address.String()
-	s, err := (&Server{
-		Dir: t.TempDir(), Enter: w.spaces[0].enter, Through: []string{"sh", "-c", `ulimit -n 4096 && exec "$0" "$@"`},
+	w := networktest.New(t, 1)
+	at := w.Spaces[0].Address.String()
+	s, err := (&kit.Server{
+		Dir: t.TempDir(), Enter: w.Spaces[0].Enter, Through: []string{"sh", "-c", `ulimit -n 4096 && exec "$0" "$@"`},
 		Flags: []string{"--admin-listen", at + ":8100", "--metrics-listen", at + ":8200"},
 	}).Launched(at + ":8000")
 	if err != nil {
@@ -59,7 +62,7 @@ func newThreeListeners(t *testing.T) threeListeners {
 	get := func(port, path string) attackTarget {
 		return attackTarget{at + port, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 4)}
 	}
-	return threeListeners{s, w.spaces[0], []attackTarget{
+	return threeListeners{s, w.Spaces[0], []attackTarget{
 		get(":8000", "/docs/swagger-ui-bundle.js"), get(":8000", "/docs/swagger-ui-bundle.js"), get(":8100", "/metrics"), get(":8200", "/metrics"),
 	}}
 }
@@ -130,7 +133,7 @@ var skmem = regexp.MustCompile(`skmem:\(([^)]*)\)`)
 func (s *threeListeners) kernelBytes(t *testing.T) (sum int) {
 	t.Helper()
 	var out []byte
-	err := s.space.enter(func() (err error) {
+	err := s.space.Enter(func() (err error) {
 		out, err = exec.Command("ss", "-tmnHa").Output()
 		return err
 	})
@@ -152,8 +155,8 @@ func (s *threeListeners) kernelBytes(t *testing.T) (sum int) {
 // attacked runs honest clients while connections stay open, and returns the most that the kernel held.
 func (s *threeListeners) attacked(t *testing.T, count int, reads int64, lasts time.Duration, say func(attackTarget) string) (peak int) {
 	other := newReferenceServer(t)
-	one, two := Pair(t, s.Server)
-	pairs := [][2]*Agent{{one, two}}
+	one, two := kit.Pair(t, s.Server)
+	pairs := [][2]*kit.Agent{{one, two}}
 	before, during := honestClients{pace: 10 * time.Millisecond, reference: &honestClients{}}, honestClients{pace: 10 * time.Millisecond, reference: &honestClients{}}
 	before.work(t, s.Server, pairs, other, time.Second)
 	end := s.neverRead(count, reads, say)
@@ -218,7 +221,7 @@ func TestSilentConnectionsOnAllListeners(t *testing.T) {
 	s := newThreeListeners(t)
 	s.attacked(t, *boundsSilent, 0, *boundsFor, func(attackTarget) string { return "" })
 	for _, port := range []string{":8100", ":8200"} {
-		answer, err := Client.Get("http://" + s.space.address.String() + port + "/livez")
+		answer, err := kit.Client.Get("http://" + s.space.Address.String() + port + "/livez")
 		if err != nil {
 			t.Fatal(err)
 		}

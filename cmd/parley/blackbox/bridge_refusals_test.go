@@ -1,21 +1,25 @@
 package blackbox
 
-import "testing"
+import (
+	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // TestBridgeStrangers: nobody but the organization that began a task sees it, at the agent
 // with which it began it.
 func TestBridgeStrangers(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		c := s.Org(t).Agent("carol").Bridged()
 		b.Bridged()
 		task, other := a.Begins(b, "m-1"), a.Begins(b, "m-2")
 		for _, by := range []struct {
-			agent, at *Agent
+			agent, at *kit.Agent
 		}{{c, b}, {a, c}, {b, c}} {
 			for method, params := range map[string]obj{
 				"GetTask": {"id": task}, "CancelTask": {"id": task}, "SubscribeToTask": {"id": task},
-				"SendMessage": Cleartext("m-3", "more", obj{"taskId": task}), "SendStreamingMessage": Cleartext("m-3", "more", obj{"taskId": task}),
+				"SendMessage": kit.Cleartext("m-3", "more", obj{"taskId": task}), "SendStreamingMessage": kit.Cleartext("m-3", "more", obj{"taskId": task}),
 				"CreateTaskPushNotificationConfig": {"taskId": task, "url": "https://hooks.unknown.invalid/"}, "GetTaskPushNotificationConfig": {"taskId": task, "id": "x"},
 				"ListTaskPushNotificationConfigs": {"taskId": task}, "DeleteTaskPushNotificationConfig": {"taskId": task, "id": "x"},
 			} {
@@ -23,9 +27,9 @@ func TestBridgeStrangers(t *testing.T) {
 			}
 			by.agent.Reaches(by.at, "ListTasks", obj{}).Want(200).Is("result.totalSize", 0)
 		}
-		c.Reaches(b, "SendMessage", Cleartext("m-4", "hello", obj{"contextId": task})).RPCFails(-32602, "INVALID_PARAMS")
-		a.Reaches(b, "SendMessage", Cleartext("m-4", "hello", obj{"taskId": task, "contextId": other})).RPCFails(-32602, "INVALID_PARAMS")
-		a.Reaches(b, "SendMessage", Cleartext("m-4", "hello", obj{"taskId": task, "contextId": Nobody})).RPCFails(-32602, "INVALID_PARAMS")
+		c.Reaches(b, "SendMessage", kit.Cleartext("m-4", "hello", obj{"contextId": task})).RPCFails(-32602, "INVALID_PARAMS")
+		a.Reaches(b, "SendMessage", kit.Cleartext("m-4", "hello", obj{"taskId": task, "contextId": other})).RPCFails(-32602, "INVALID_PARAMS")
+		a.Reaches(b, "SendMessage", kit.Cleartext("m-4", "hello", obj{"taskId": task, "contextId": kit.Nobody})).RPCFails(-32602, "INVALID_PARAMS")
 		a.Reaches(b, "ListTasks", obj{}).Want(200).Is("result.totalSize", 2)
 		if n := len(b.Everything()); n != 2 {
 			t.Errorf("%d messages; refused ones must not be stored", n)
@@ -38,19 +42,19 @@ func TestBridgeStrangers(t *testing.T) {
 func TestBridgeLimits(t *testing.T) {
 	t.Parallel()
 	const rate = 12
-	admin := FreeAddress(t)
-	s := Start(t, "--admin-listen", admin, "--quota-profile", "public", "--quota", "tier1.messages_per_day=2", "--rate", "a2a=12")
-	a, b := Pair(t, s)
+	admin := kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", admin, "--quota-profile", "public", "--quota", "tier1.messages_per_day=2", "--rate", "a2a=12")
+	a, b := kit.Pair(t, s)
 	b.Bridged()
 	task := a.Begins(b, "m-1")
 	a.Begins(b, "m-2")
-	a.Reaches(b, "SendMessage", Cleartext("m-3", "hello")).RPCFails(-32000, "QUOTA_EXCEEDED")
-	a.Reaches(b, "SendMessage", Cleartext("m-3", "more", obj{"taskId": task})).RPCFails(-32000, "QUOTA_EXCEEDED")
-	a.Reaches(b, "SendMessage", Cleartext("m-1", "hello")).As("a repeat").Want(200).Is("result.task.id", task)
+	a.Reaches(b, "SendMessage", kit.Cleartext("m-3", "hello")).RPCFails(-32000, "QUOTA_EXCEEDED")
+	a.Reaches(b, "SendMessage", kit.Cleartext("m-3", "more", obj{"taskId": task})).RPCFails(-32000, "QUOTA_EXCEEDED")
+	a.Reaches(b, "SendMessage", kit.Cleartext("m-1", "hello")).As("a repeat").Want(200).Is("result.task.id", task)
 
-	Succeeds(t, "org", "suspend", a.Slug, "--admin", "http://"+admin, "--data", s.Dir)
+	kit.Succeeds(t, "org", "suspend", a.Slug, "--admin", "http://"+admin, "--data", s.Dir)
 	a.Reaches(b, "GetTask", obj{"id": task}).RPCFails(-32000, "SUSPENDED")
-	a.Reaches(b, "SendMessage", Cleartext("m-1", "hello")).RPCFails(-32000, "SUSPENDED")
+	a.Reaches(b, "SendMessage", kit.Cleartext("m-1", "hello")).RPCFails(-32000, "SUSPENDED")
 
 	for n := 0; ; n++ {
 		limited := b.Reaches(b, "GetTask", obj{"id": task})

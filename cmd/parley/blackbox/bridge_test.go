@@ -4,39 +4,27 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
-
-// BridgeCard is the path of an agent's A2A card.
-func BridgeCard(g *Agent) string { return "/a2a/" + g.Handle + "/agent.json" }
-
-// BridgedCard is a card of an agent that the A2A bridge serves.
-func BridgedCard() obj { return Extended("a2a_enabled", true) }
-
-func bridgeAsk(suffix string) func(*accessScene) accessAsk {
-	return func(c *accessScene) accessAsk {
-		g := c.victim()
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
-		return accessAsk{"/a2a/" + g.Handle + suffix, nil}
-	}
-}
 
 // TestA2ACard: an active agent has an A2A card while its card has a2a_enabled, public or
 // not, listed or not. The card, the DID document and the A2A card name the same endpoint.
 func TestA2ACard(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		g := s.Org(t).Agent("bridged")
-		at := func(path string) *Answer { return s.Call(t, "", "GET", path, nil).As("%s", path) }
-		there := func() *Answer { return at(BridgeCard(g)) }
+		at := func(path string) *kit.Answer { return s.Call(t, "", "GET", path, nil).As("%s", path) }
+		there := func() *kit.Answer { return at(kit.BridgeCard(g)) }
 		there().As("without a card").Refused(404, "not_found")
-		g.Put(g.Path("/card"), PlainCard()).Want(200)
+		g.Put(g.Path("/card"), kit.PlainCard()).Want(200)
 		there().As("not A2A-enabled").Refused(404, "not_found")
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
+		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
 		endpoint := s.Base + "/a2a/" + g.Handle
 		a := there().Want(200).Is(
 			"name", "Plain", "description", "Nothing more.", "version", "1.0.0", "supportedInterfaces", []any{obj{"url": endpoint, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}},
 			"securityRequirements", []any{obj{"schemes": obj{"oauth": obj{"list": []any{"org"}}}}},
 			"skills", []any{obj{"id": "message", "name": "Plain", "description": "Nothing more.", "tags": []any{"message"}}})
-		Exactly(t, "the A2A card", a.Body, "name description version supportedInterfaces capabilities securitySchemes securityRequirements defaultInputModes defaultOutputModes skills signatures")
+		kit.Exactly(t, "the A2A card", a.Body, "name description version supportedInterfaces capabilities securitySchemes securityRequirements defaultInputModes defaultOutputModes skills signatures")
 		if a.Header.Get("Cache-Control") != "public, max-age=300" || a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Content-Type") != "application/json" {
 			a.Errorf("headers %v", a.Header)
 		}
@@ -50,24 +38,24 @@ func TestA2ACard(t *testing.T) {
 		if !strings.Contains(string(did.Raw), `"type":"A2A","serviceEndpoint":"`+endpoint+`"`) {
 			did.Errorf("no service at %s", endpoint)
 		}
-		if h := s.Call(t, "", "HEAD", BridgeCard(g), nil).Want(200); len(h.Raw) != 0 {
+		if h := s.Call(t, "", "HEAD", kit.BridgeCard(g), nil).Want(200); len(h.Raw) != 0 {
 			h.Errorf("HEAD has a body")
 		}
-		s.Call(t, "", "OPTIONS", BridgeCard(g), nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET").Want(204)
-		s.Call(t, "", "PUT", BridgeCard(g), obj{}).Refused(405, "method_not_allowed")
+		s.Call(t, "", "OPTIONS", kit.BridgeCard(g), nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET").Want(204)
+		s.Call(t, "", "PUT", kit.BridgeCard(g), obj{}).Refused(405, "method_not_allowed")
 		g.Patch(g.Path(""), obj{"unlisted": true}).Want(200)
 		there().As("unlisted").Want(200)
-		for _, path := range []string{"/a2a/nobody@" + g.Org.Slug + ".localhost/agent.json", "/a2a/x/agent.json", "/a2a/" + Nobody + "/agent.json", "/a2a/@/agent.json", "/a2a/bridged@nobody-here.localhost/agent.json", "/a2a/" + g.Handle + "/agent.xml"} {
+		for _, path := range []string{"/a2a/nobody@" + g.Org.Slug + ".localhost/agent.json", "/a2a/x/agent.json", "/a2a/" + kit.Nobody + "/agent.json", "/a2a/@/agent.json", "/a2a/bridged@nobody-here.localhost/agent.json", "/a2a/" + g.Handle + "/agent.xml"} {
 			if a := at(path).Refused(404, "not_found"); a.Header.Get("Cache-Control") != "no-store" && !strings.HasSuffix(path, "xml") {
 				a.Errorf("headers %v", a.Header)
 			}
 		}
-		g.Put(g.Path("/card"), PlainCard()).Want(200)
+		g.Put(g.Path("/card"), kit.PlainCard()).Want(200)
 		there().As("no longer A2A-enabled").Refused(404, "not_found")
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
+		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
 		g.Delete(g.Path("/card")).Want(204)
 		there().As("without a card again").Refused(404, "not_found")
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
+		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
 		g.Delete(g.Path("")).Want(204)
 		there().As("revoked").Refused(404, "not_found")
 	})

@@ -6,9 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,86 +14,31 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
-
-// Canaries maps names of secrets to unique texts. If a text is found elsewhere, the
-// secret leaked.
-type Canaries map[string]string
-
-// PlantCanaries returns the canaries that a client supplies.
-func PlantCanaries() Canaries {
-	c := Canaries{}
-	for _, what := range []string{"encrypted_payload", "self_encrypted_payload", "metadata", "conversation_metadata", "reason", "idempotency-key", "private-jwk", "message-signature", "wrong-secret", "wrong-token", "malformed-header", "content_type", "challenge-nonce", "card"} {
-		c[what] = "Canary" + strings.ReplaceAll(strings.ReplaceAll(what, "_", ""), "-", "") + RandomHex(9)
-	}
-	c["email"] = "canary" + RandomHex(9) + "@private.example"
-	c["org-name"] = "canaryname" + RandomHex(9)
-	return c
-}
-
-// spellings returns the encodings in which a text may appear inside other data.
-func spellings(text string) []string {
-	out := []string{text, hex.EncodeToString([]byte(text)), url.QueryEscape(text), fmt.Sprintf("%q", text)[1 : len(fmt.Sprintf("%q", text))-1]}
-	for lead := range 3 { // preceding bytes shift the base64 encoding
-		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			encoded := encoding.EncodeToString([]byte("..."[:lead] + text))
-			out = append(out, encoded[(lead*8+5)/6:len(encoded)-2])
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// Found returns the names of the canaries that occur in the bytes.
-func (c Canaries) Found(in []byte) (names []string) {
-	in = bytes.ToLower(in)
-	for name, canary := range c {
-		if canary != "" && slices.ContainsFunc(spellings(canary), func(s string) bool { return bytes.Contains(in, []byte(strings.ToLower(s))) }) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Only returns the named canaries.
-func (c Canaries) Only(names ...string) Canaries {
-	some := Canaries{}
-	for _, name := range names {
-		some[name] = c[name]
-	}
-	return some
-}
-
-// FreeAddress returns an address that no process listens on.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := UnusedAddress()
-	Must(t, err)
-	return address
-}
 
 // TestCanaries puts unique texts into everything secret and private, uses every route
 // correctly and incorrectly at the lowest log level, and searches the log, the admin
 // listener and the data directory for them.
 func TestCanaries(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
+	kit.Own(t, func(t *testing.T, journals string) {
 		format := map[string]string{"1": "text", "4": "json"}[journals]
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--poll-limit", "0/0", "--access-log", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
-		c := PlantCanaries()
-		scene := c.setUp(t, s)
-		c.useCorrectly(scene)
-		c.useIncorrectly(t, scene)
-		c.sendBrokenHTTP(t, scene)
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--poll-limit", "0/0", "--access-log", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
+		c := kit.PlantCanaries()
+		scene := setUp(c, t, s)
+		useCorrectly(c, scene)
+		useIncorrectly(c, t, scene)
+		sendBrokenHTTP(c, t, scene)
 		for _, path := range []string{"/metrics", "/livez", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/nothing"} {
-			if names := c.Found(Fetch(t, s.AdminToken(t), "http://"+admin+path)); len(names) > 0 {
+			if names := c.Found(kit.Fetch(t, s.AdminToken(t), "http://"+admin+path)); len(names) > 0 {
 				t.Errorf("%s shows %v", path, names)
 			}
 		}
 		before := s.Log
 		s.Kill()
-		c.searchData(t, s.Dir, scene.alice.Org.ID)
+		searchData(c, t, s.Dir, scene.alice.Org.ID)
 		s.Restart(t)
 		scene.alice.Send(scene.bob)
 		if err := s.Drain(10 * time.Second); err != nil {
@@ -120,47 +63,47 @@ func TestCanaries(t *testing.T) {
 
 // setUp registers the organizations and agents and records the secrets that the server
 // issued.
-func (c Canaries) setUp(t *testing.T, s *Server) *accessScene {
+func setUp(c kit.Canaries, t *testing.T, s *kit.Server) *accessScene {
 	t.Helper()
 	scene := &accessScene{s: s, alice: s.Org(t).Agent("alice"), bob: s.Org(t).Agent("bob"), carol: s.Org(t).Agent("carol")}
-	slug := FreshSlug()
+	slug := kit.FreshSlug()
 	challenge := s.Call(t, "", "POST", "/auth/register", obj{"email": c["email"], "org_slug": slug, "org_name": c["org-name"]}).Want(201)
 	for sha256.Sum256([]byte(challenge.Str("challenge") + ":" + c["challenge-nonce"]))[0] == 0 { // a wrong solution on purpose
 		c["challenge-nonce"] += "x"
 	}
 	s.Call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": challenge.Str("challenge_id"), "nonce": c["challenge-nonce"]}).Want(400)
 	solved := s.Call(t, "", "POST", "/auth/register/solve", challenge.Solution()).Want(201)
-	o := &Org{T: t, S: s, Slug: slug, ID: solved.Str("org_id"), Client: solved.Str("client_id"), Secret: solved.Str("client_secret")}
+	o := &kit.Org{T: t, S: s, Slug: slug, ID: solved.Str("org_id"), Client: solved.Str("client_id"), Secret: solved.Str("client_secret")}
 	o.Token = s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
 	scene.alice = o.Agent("alice")
 	c["client-secret"] = strings.TrimPrefix(o.Secret, "parley_sk_")
 	c["bearer-signature"] = o.Token[strings.LastIndex(o.Token, ".")+1:]
 	c["poll-token"] = scene.alice.PollURL[strings.LastIndex(scene.alice.PollURL, "/")+1:]
-	c["basic"] = strings.TrimPrefix(Basic(o.Client, o.Secret), "Basic ")
-	fresh := scene.alice.Post(scene.bob.Org.path(scene.alice), nil).Want(200).Str("poll_url")
+	c["basic"] = strings.TrimPrefix(kit.Basic(o.Client, o.Secret), "Basic ")
+	fresh := scene.alice.Post(pollTokenPath(scene.bob.Org, scene.alice), nil).Want(200).Str("poll_url")
 	c["second-poll-token"] = fresh[strings.LastIndex(fresh, "/")+1:]
 	scene.alice.PollURL = fresh
 	return scene
 }
 
-// path returns the route that replaces an agent's poll token.
-func (*Org) path(g *Agent) string { return g.Path("/poll-token") }
+// pollTokenPath returns the route that replaces an agent's poll token.
+func pollTokenPath(_ *kit.Org, g *kit.Agent) string { return g.Path("/poll-token") }
 
 // useCorrectly makes valid requests to every route.
-func (c Canaries) useCorrectly(scene *accessScene) {
+func useCorrectly(c kit.Canaries, scene *accessScene) {
 	t, a, b := scene.alice.T, scene.alice, scene.bob
 	private := obj{"encrypted_payload": c["encrypted_payload"], "self_encrypted_payload": c["self_encrypted_payload"], "metadata": obj{"k": c["metadata"]}, "content_type": c["content_type"]}
 	var m obj
 	for range 3 {
-		m = a.Send(b, Merged(private, obj{"conversation_metadata": obj{"k": c["conversation_metadata"]}}))
+		m = a.Send(b, kit.Merged(private, obj{"conversation_metadata": obj{"k": c["conversation_metadata"]}}))
 	}
 	a.TrySend(b, private, "Idempotency-Key", c["idempotency-key"]).Want(201)
 	a.TrySend(b, private, "Idempotency-Key", c["idempotency-key"]).Want(200)
-	b.TryReply(m, Merged(private)).Want(201)
-	a.Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": "paused", "reason": c["reason"]}).Want(200)
+	b.TryReply(m, kit.Merged(private)).Want(201)
+	a.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": "paused", "reason": c["reason"]}).Want(200)
 	a.Patch("/org", obj{"contact_email": c["email"], "name": c["org-name"]}).Want(200)
-	a.Put(a.Path("/card"), Merged(FullCard(), obj{"description": c["card"], "svc": obj{"categories": []any{c["card"]}}})).Want(200)
-	st := b.Stream(NilUUID)
+	a.Put(a.Path("/card"), kit.Merged(kit.FullCard(), obj{"description": c["card"], "svc": obj{"categories": []any{c["card"]}}})).Want(200)
+	st := b.Stream(kit.NilUUID)
 	st.Message()
 	st.Close()
 	page := b.Get(b.Path("/messages?limit=1")).Want(200)
@@ -176,16 +119,16 @@ func (c Canaries) useCorrectly(scene *accessScene) {
 }
 
 // useIncorrectly makes every kind of mistake, each with a canary in it.
-func (c Canaries) useIncorrectly(t *testing.T, scene *accessScene) {
+func useIncorrectly(c kit.Canaries, t *testing.T, scene *accessScene) {
 	t.Helper()
 	s, a, b := scene.s, scene.alice, scene.bob
 	for _, r := range bodiedRoutes(t, s) {
 		for _, body := range []string{`{"encrypted_payload":"` + c["encrypted_payload"], `{"metadata":{"a":"` + c["metadata"] + `","a":1}}`, `{"client_secret":"` + c["wrong-secret"] + `","client_id":"x"}`, `"` + c["reason"] + `"`} {
-			s.Call(t, a.Token, r.method, r.concrete(), Verbatim(body))
+			s.Call(t, a.Token, r.method, r.concrete(), kit.Verbatim(body))
 		}
 	}
-	private := NewAgent("private")
-	private["signing_public_key"] = Merged(private["signing_public_key"].(obj), obj{"d": c["private-jwk"]})
+	private := kit.NewAgent("private")
+	private["signing_public_key"] = kit.Merged(private["signing_public_key"].(obj), obj{"d": c["private-jwk"]})
 	a.Post("/agents", private).Invalid("body", "")
 	a.TrySend(b, obj{"type": "x", "encrypted_payload": c["encrypted_payload"] + "!"}).Invalid("body", "")
 	a.TrySend(b, nil, "X-Svc-Message-Signature", c["message-signature"]).Refused(403, "signature_invalid")
@@ -199,11 +142,11 @@ func (c Canaries) useIncorrectly(t *testing.T, scene *accessScene) {
 	s.Call(t, "", "GET", strings.TrimPrefix(a.PollURL, s.Base)+"?since="+c["reason"], nil).Want(422)
 	s.Call(t, "", "POST", strings.TrimPrefix(a.PollURL, s.Base), nil).Refused(405, "method_not_allowed")
 	s.Call(t, "", "GET", strings.TrimPrefix(a.PollURL, s.Base)+"/more", nil).Refused(404, "not_found")
-	b.TryReply(obj{"id": Nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).Want(404)
+	b.TryReply(obj{"id": kit.Nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).Want(404)
 }
 
 // sendBrokenHTTP sends requests that the HTTP parser rejects or that break off.
-func (c Canaries) sendBrokenHTTP(t *testing.T, scene *accessScene) {
+func sendBrokenHTTP(c kit.Canaries, t *testing.T, scene *accessScene) {
 	t.Helper()
 	authorization := "Authorization: Bearer " + scene.alice.Token
 	poll := strings.TrimPrefix(scene.alice.PollURL, scene.s.Base)
@@ -221,7 +164,7 @@ func (c Canaries) sendBrokenHTTP(t *testing.T, scene *accessScene) {
 
 // searchData searches the data directory, in which contents are sealed. It also searches
 // for ids, which are not: that shows that the search works.
-func (c Canaries) searchData(t *testing.T, dir, orgID string) {
+func searchData(c kit.Canaries, t *testing.T, dir, orgID string) {
 	t.Helper()
 	var all []byte
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -254,30 +197,10 @@ func (c Canaries) searchData(t *testing.T, dir, orgID string) {
 	}
 }
 
-// Fetch reads from the admin address.
-func Fetch(t *testing.T, token, address string) []byte {
-	t.Helper()
-	req, err := http.NewRequest("GET", address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
-}
-
 // TestCanariesControl: the search finds a planted line in every encoding.
 func TestCanariesControl(t *testing.T) {
 	t.Parallel()
-	c := PlantCanaries()
+	c := kit.PlantCanaries()
 	innocent := []byte("12:00:00.000 DBG connection said=\"error when serving\" request_id=7f\n{\"level\":\"INFO\",\"msg\":\"canary\"}\n")
 	if names := c.Found(innocent); len(names) != 0 {
 		t.Fatalf("found %v in a harmless log", names)

@@ -11,10 +11,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
-// from connects to the server from 127.0.0.n, with a small receive buffer.
-func (s *Server) from(n byte) (net.Conn, error) {
+// dialFrom connects to the server from 127.0.0.n, with a small receive buffer.
+func dialFrom(s *kit.Server, n byte) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)},
 		Control: func(_, _ string, c syscall.RawConn) error {
@@ -27,7 +29,7 @@ func (s *Server) from(n byte) (net.Conn, error) {
 // keepPlaces makes two addresses hold as many connections as there are places. It sends
 // ask on each, reads nothing, and opens a new connection as soon as the server closes
 // one.
-func keepPlaces(t *testing.T, s *Server, places int, ask string) {
+func keepPlaces(t *testing.T, s *kit.Server, places int, ask string) {
 	stop := make(chan struct{})
 	var keeping, opened sync.WaitGroup
 	t.Cleanup(func() { close(stop); keeping.Wait() })
@@ -35,7 +37,7 @@ func keepPlaces(t *testing.T, s *Server, places int, ask string) {
 	for i := range places {
 		keeping.Go(func() {
 			for first := true; ; first = false {
-				conn, err := s.from(byte(2 + i%2))
+				conn, err := dialFrom(s, byte(2+i%2))
 				if err == nil {
 					_, _ = io.WriteString(conn, ask)
 				}
@@ -84,21 +86,21 @@ func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 	get := func(token, path string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 	}
-	for name, ask := range map[string]func(g *Agent) string{
-		"unread answers": func(g *Agent) string { // more than socket buffers hold
+	for name, ask := range map[string]func(g *kit.Agent) string{
+		"unread answers": func(g *kit.Agent) string { // more than socket buffers hold
 			return strings.Repeat(get(g.Token, "/docs/swagger-ui-bundle.js"), 8)
 		},
-		"bodies that lack a byte": func(g *Agent) string {
+		"bodies that lack a byte": func(g *kit.Agent) string {
 			return "POST /auth/register HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 999)
 		},
-		"waits":   func(g *Agent) string { return get(g.Token, g.Path("/wait?timeout_ms=60000")) },
-		"streams": func(g *Agent) string { return get(g.Token, g.Path("/stream")) },
+		"waits":   func(g *kit.Agent) string { return get(g.Token, g.Path("/wait?timeout_ms=60000")) },
+		"streams": func(g *kit.Agent) string { return get(g.Token, g.Path("/stream")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
+			s := kit.StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
 			request := ask(s.Org(t).Agent("holder"))
-			Client.CloseIdleConnections()
-			idle, err := s.from(1)
+			kit.Client.CloseIdleConnections()
+			idle, err := dialFrom(s, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +117,7 @@ func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 			keepPlaces(t, s, 260, request)
 			failed := 0
 			for range 40 {
-				if conn, err := s.from(1); err != nil || !served(conn) {
+				if conn, err := dialFrom(s, 1); err != nil || !served(conn) {
 					failed++
 				} else {
 					_ = conn.Close()
@@ -148,9 +150,9 @@ func (e *ending) Close() error {
 // opening silent ones from as many addresses as there are places. The client's next
 // request, a send without an idempotency key, is served at once.
 func TestAnEvictedClientRecovers(t *testing.T) {
-	s := StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
-	alice, bob := Pair(t, s)
-	Client.CloseIdleConnections()
+	s := kit.StartThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
+	alice, bob := kit.Pair(t, s)
+	kit.Client.CloseIdleConnections()
 	dialled := make(chan *ending, 10)
 	own := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -162,7 +164,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 	}}
 	send := func() {
 		t.Helper()
-		r, err := s.Request(alice.Token, "POST", "/messages", Message(bob))
+		r, err := s.Request(alice.Token, "POST", "/messages", kit.Message(bob))
 		if err != nil {
 			t.Fatal(err)
 		}

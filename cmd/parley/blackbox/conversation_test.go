@@ -3,18 +3,20 @@ package blackbox
 import (
 	"slices"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestParticipants(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m := a.Send(b)
-		for _, g := range []*Agent{a, b} {
-			r := g.Get("/conversations/" + Text(m, "conversation_id") + "/participants").Want(200)
+		for _, g := range []*kit.Agent{a, b} {
+			r := g.Get("/conversations/" + kit.Text(m, "conversation_id") + "/participants").Want(200)
 			roles := map[string]any{}
-			for _, p := range Objects(r.List) {
-				Shaped(t, "participant", p, PartyShape)
-				roles[Text(p, "agent_id")] = p["role"]
+			for _, p := range kit.Objects(r.List) {
+				kit.Shaped(t, "participant", p, kit.PartyShape)
+				roles[kit.Text(p, "agent_id")] = p["role"]
 			}
 			if len(r.List) != 2 || roles[a.ID] != "initiator" || roles[b.ID] != "responder" {
 				r.Errorf("want the sender as initiator and the recipient as responder")
@@ -24,15 +26,15 @@ func TestParticipants(t *testing.T) {
 }
 
 func TestEverySendStartsAConversation(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m1, m2 := a.Send(b), a.Send(b)
 		if m1["conversation_id"] == m2["conversation_id"] || m1["id"] == m2["id"] {
 			t.Errorf("two sends share ids: %v %v", m1, m2)
 		}
 		var inOrder []string
 		for range 10 {
-			inOrder = append(inOrder, Text(b.Reply(m1), "id"), Text(a.Reply(m1), "id"))
+			inOrder = append(inOrder, kit.Text(b.Reply(m1), "id"), kit.Text(a.Reply(m1), "id"))
 		}
 		if !slices.IsSorted(inOrder) {
 			t.Errorf("the ids of one conversation do not sort in its order: %v", inOrder)
@@ -50,10 +52,10 @@ var legal = map[string][]string{
 }
 
 // into creates a conversation from a to b and moves it to a status.
-func into(t testing.TB, status string, a, b *Agent) (obj, string) {
+func into(t testing.TB, status string, a, b *kit.Agent) (obj, string) {
 	t.Helper()
 	m := a.Send(b)
-	path := "/conversations/" + Text(m, "conversation_id") + "/status"
+	path := "/conversations/" + kit.Text(m, "conversation_id") + "/status"
 	switch status {
 	case "submitted":
 	case "open":
@@ -68,21 +70,21 @@ func into(t testing.TB, status string, a, b *Agent) (obj, string) {
 }
 
 func TestStatusTable(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for from, allowed := range legal {
 			for to := range legal {
 				m, path := into(t, from, a, b)
 				r := b.Patch(path, obj{"status": to}).As("%s to %s", from, to)
 				if slices.Contains(allowed, to) {
-					r.Want(200).Shaped(TalkShape+" updated_at:time").Is("id", m["conversation_id"], "status", to)
+					r.Want(200).Shaped(kit.TalkShape+" updated_at:time").Is("id", m["conversation_id"], "status", to)
 					a.Talk(m).Is("status", to)
 					continue
 				}
 				r.Refused(409, "invalid_transition").Is("current_status", from)
 				got, _ := r.At("allowed").([]any)
 				slices.SortFunc(got, func(x, y any) int { return slices.Compare([]byte(x.(string)), []byte(y.(string))) })
-				if want := slices.Sorted(slices.Values(allowed)); len(got) != len(want) || len(want) > 0 && !Same(got, want) {
+				if want := slices.Sorted(slices.Values(allowed)); len(got) != len(want) || len(want) > 0 && !kit.Same(got, want) {
 					r.Errorf("allowed should be %v", want)
 				}
 				a.Talk(m).Is("status", from)
@@ -92,8 +94,8 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestStatusRoles(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m, path := into(t, "submitted", a, b)
 		a.Patch(path, obj{"status": "rejected"}).As("the initiator declines").Refused(403, "role_not_allowed")
 		a.Talk(m).Is("status", "submitted")
@@ -106,13 +108,13 @@ func TestStatusRoles(t *testing.T) {
 		}
 		_, path = into(t, "open", a, b)
 		for i, to := range []string{"paused", "open", "input_required", "open", "completed"} {
-			[]*Agent{a, b}[i%2].Patch(path, obj{"status": to}).As("turn %d", i).Want(200)
+			[]*kit.Agent{a, b}[i%2].Patch(path, obj{"status": to}).As("turn %d", i).Want(200)
 		}
 	})
 }
 
 func TestStatusByAnOwnerOfBothEnds(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b, other := o.Agent("a"), o.Agent("b"), o.Agent("other")
 		_, path := into(t, "submitted", a, b)
@@ -125,8 +127,8 @@ func TestStatusByAnOwnerOfBothEnds(t *testing.T) {
 }
 
 func TestStatusFields(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m, path := into(t, "open", a, b)
 		a.Patch(path, obj{}).Invalid("body.status", "missing")
 		a.Patch(path, nil).As("no body").Invalid("body", "")
@@ -155,13 +157,13 @@ func longText(n int) string {
 }
 
 func TestStatusRace(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m, path := into(t, "open", a, b)
 		ends := []string{"completed", "failed", "canceled"}
 		winner := ""
-		for i, r := range Concurrently(12, func(i int) *Answer {
-			return []*Agent{a, b}[i%2].Patch(path, obj{"status": ends[i%3]})
+		for i, r := range kit.Concurrently(12, func(i int) *kit.Answer {
+			return []*kit.Agent{a, b}[i%2].Patch(path, obj{"status": ends[i%3]})
 		}) {
 			if r.Status == 200 && winner == "" {
 				winner = ends[i%3]
@@ -174,8 +176,8 @@ func TestStatusRace(t *testing.T) {
 }
 
 func TestAgentConversations(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		c := s.Org(t).Agent("carol")
 		var newestFirst, withCarol []string
 		for i := range 7 {
@@ -183,7 +185,7 @@ func TestAgentConversations(t *testing.T) {
 			if i%3 == 0 {
 				to = c
 			}
-			id := Text(a.Send(to), "conversation_id")
+			id := kit.Text(a.Send(to), "conversation_id")
 			newestFirst = append([]string{id}, newestFirst...)
 			if to == c {
 				withCarol = append([]string{id}, withCarol...)
@@ -191,15 +193,15 @@ func TestAgentConversations(t *testing.T) {
 		}
 		page := a.Get(a.Path("/conversations")).Want(200)
 		for _, row := range page.Items() {
-			Shaped(t, "conversation", row, TalkShape)
+			kit.Shaped(t, "conversation", row, kit.TalkShape)
 		}
-		if got := IDs(page.Items()); !slices.Equal(got, newestFirst) {
+		if got := kit.IDs(page.Items()); !slices.Equal(got, newestFirst) {
 			t.Errorf("newest first: got %v, want %v", got, newestFirst)
 		}
-		if got := IDs(a.Pages(a.Path("/conversations"), "?limit=2")); !slices.Equal(got, newestFirst) {
+		if got := kit.IDs(a.Pages(a.Path("/conversations"), "?limit=2")); !slices.Equal(got, newestFirst) {
 			t.Errorf("page by page: got %v, want %v", got, newestFirst)
 		}
-		if got := IDs(c.Pages(c.Path("/conversations"), "?limit=2")); !slices.Equal(got, withCarol) {
+		if got := kit.IDs(c.Pages(c.Path("/conversations"), "?limit=2")); !slices.Equal(got, withCarol) {
 			t.Errorf("the recipient's: got %v, want %v", got, withCarol)
 		}
 		a.Get(a.Path("/conversations?limit=0")).Invalid("query.limit", "greater_than_equal")

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 const rowShape = "id:uuid agent_id:uuid org_id:uuid name:str handle:str description:str? version:str? categories:arr tags:arr languages:arr jurisdiction:str? pricing_model:str? message_types_accepted:arr skills:arr verified:bool trust_tier:int human_oversight:bool a2a_enabled:bool score:num? created_at:time updated_at:time?"
@@ -14,21 +17,21 @@ const rowShape = "id:uuid agent_id:uuid org_id:uuid name:str handle:str descript
 // directoryScene has three public cards, one after the other. mark is a word that no
 // other card has.
 type directoryScene struct {
-	s      *Server
+	s      *kit.Server
 	mark   string
-	agents map[string]*Agent
+	agents map[string]*kit.Agent
 }
 
-func newDirectoryScene(t *testing.T, s *Server) *directoryScene {
+func newDirectoryScene(t *testing.T, s *kit.Server) *directoryScene {
 	t.Helper()
-	d := &directoryScene{s: s, mark: "m" + RandomHex(3), agents: map[string]*Agent{}}
+	d := &directoryScene{s: s, mark: "m" + kit.RandomHex(3), agents: map[string]*kit.Agent{}}
 	first, second := s.Org(t), s.Org(t)
 	tagged := func(tags ...any) []any {
 		return []any{obj{"id": "a", "name": "Work", "description": "Does it.", "tags": tags}}
 	}
 	for _, c := range []struct {
 		name string
-		of   *Org
+		of   *kit.Org
 		card obj
 	}{
 		{"ann", first, obj{"name": d.mark + " invoice checker", "description": "Compares invoices with orders.", "skills": tagged(d.mark+"x", d.mark+"y"), "svc": obj{"categories": []any{d.mark + " one", d.mark}, "languages": []any{d.lang("GB")}, "jurisdiction": d.mark, "pricing_model": "free", "message_types_accepted": []any{d.mark + ".v1.a"}}}},
@@ -36,11 +39,11 @@ func newDirectoryScene(t *testing.T, s *Server) *directoryScene {
 		{"bob", second, obj{"name": d.mark + " weather", "description": "Forecasts rain.", "svc": obj{"categories": []any{d.mark}}}},
 	} {
 		g := c.of.Agent(c.name)
-		g.Put(g.Path("/card"), Merged(Merged(PlainCard(), c.card), obj{"is_public": true})).Want(200)
+		g.Put(g.Path("/card"), kit.Merged(kit.Merged(kit.PlainCard(), c.card), obj{"is_public": true})).Want(200)
 		d.agents[c.name] = g
-		Eventually(t, "the card of "+c.name+" is found", func() bool { return strings.Contains(d.find(t, "q="+d.mark), c.name) })
+		kit.Eventually(t, "the card of "+c.name+" is found", func() bool { return strings.Contains(d.find(t, "q="+d.mark), c.name) })
 	}
-	Eventually(t, "the cards are found by meaning", func() bool {
+	kit.Eventually(t, "the cards are found by meaning", func() bool {
 		return len(strings.Fields(d.find(t, "semantic=rain+translation+invoices&category="+d.mark))) == 3
 	})
 	return d
@@ -80,7 +83,7 @@ func (d *directoryScene) names(rows []any) (found []string) {
 }
 
 func TestDirectoryParameters(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		d := newDirectoryScene(t, s)
 		first, second := d.agents["ann"].Org.ID, d.agents["bob"].Org.ID
 		for query, want := range map[string]string{
@@ -130,7 +133,7 @@ func TestDirectoryParameters(t *testing.T) {
 		a := s.Call(t, "", "GET", "/directory/agents?limit=1&category="+d.mark, nil).Want(200)
 		a.Is("total", 3, "search_mode", []any{"structured"}, "has_more", true)
 		row, _ := a.At("items").([]any)[0].(obj)
-		Exactly(t, "a row", row, names(rowShape))
+		kit.Exactly(t, "a row", row, names(rowShape))
 		for _, other := range []string{"", "&sort=name", "&q=a", "&verified=true"} {
 			query := "/directory/agents?cursor=" + a.Str("next_cursor") + other
 			if other != "" {
@@ -157,7 +160,7 @@ func names(shapes string) string {
 }
 
 func TestDirectoryStream(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		d := newDirectoryScene(t, s)
 		for query, want := range map[string]string{
 			"q=" + d.mark + "x":               "fuzzy",
@@ -191,16 +194,16 @@ func TestDirectoryStream(t *testing.T) {
 // TestDirectoryLeaks: what is unlisted, revoked, withdrawn, not public or private appears
 // nowhere in the directory, whatever is searched for. Control: what is public appears.
 func TestDirectoryLeaks(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
-		secret := Canaries{}
-		plant := func(what string, unlisted, public bool) *Agent {
-			secret[what] = "canary" + RandomHex(9)
-			g := o.Agent("g" + RandomHex(6))
+		secret := kit.Canaries{}
+		plant := func(what string, unlisted, public bool) *kit.Agent {
+			secret[what] = "canary" + kit.RandomHex(9)
+			g := o.Agent("g" + kit.RandomHex(6))
 			if unlisted {
 				g.Patch(g.Path(""), obj{"unlisted": true}).Want(200)
 			}
-			g.Put(g.Path("/card"), Merged(PlainCard(), obj{
+			g.Put(g.Path("/card"), kit.Merged(kit.PlainCard(), obj{
 				"name": "Name " + secret[what], "description": "About " + secret[what], "is_public": public,
 				"skills": []any{obj{"id": "a", "name": secret[what], "description": secret[what], "tags": []any{secret[what]}}}, "svc": obj{"categories": []any{secret[what]}},
 			})).Want(200)
@@ -208,9 +211,9 @@ func TestDirectoryLeaks(t *testing.T) {
 		}
 		shown, later := plant("public", false, true), plant("unlisted later", false, true)
 		revoked, withdrawn, closed := plant("revoked", false, true), plant("withdrawn", false, true), plant("not public any more", false, true)
-		hidden := []*Agent{plant("unlisted", true, true), plant("not public", false, false), later, revoked, withdrawn, closed}
-		secret["private group"] = "canary" + RandomHex(9)
-		private := shown.group(obj{"visibility": "private", "description": secret["private group"]})
+		hidden := []*kit.Agent{plant("unlisted", true, true), plant("not public", false, false), later, revoked, withdrawn, closed}
+		secret["private group"] = "canary" + kit.RandomHex(9)
+		private := grouptest.New(shown, obj{"visibility": "private", "description": secret["private group"]})
 		look := func(word string) (bodies []byte) {
 			word = url.QueryEscape(word)
 			for _, path := range []string{
@@ -227,20 +230,20 @@ func TestDirectoryLeaks(t *testing.T) {
 			}
 			return bodies
 		}
-		Eventually(t, "all cards that are public are found", func() bool {
+		kit.Eventually(t, "all cards that are public are found", func() bool {
 			found := secret.Found(s.Call(t, "", "GET", "/directory/agents?limit=100&org_id="+o.ID, nil).Want(200).Raw)
 			return len(found) == 5
 		})
 		later.Patch(later.Path(""), obj{"unlisted": true}).Want(200)
 		revoked.Delete(revoked.Path("")).Want(204)
 		withdrawn.Delete(withdrawn.Path("/card")).Want(204)
-		closed.Put(closed.Path("/card"), PlainCard()).Want(200)
+		closed.Put(closed.Path("/card"), kit.PlainCard()).Want(200)
 		for what, word := range secret { // at once: the index may still have them
 			if found := secret.Found(s.Call(t, "", "GET", "/directory/agents?q="+word, nil).Want(200).Raw); what != "public" && slices.Contains(found, what) {
 				t.Errorf("%s is shown right after the change", what)
 			}
 		}
-		Eventually(t, "the index has forgotten them", func() bool {
+		kit.Eventually(t, "the index has forgotten them", func() bool {
 			return len(secret.Found(s.Call(t, "", "GET", "/directory/categories", nil).Want(200).Raw)) == 1
 		})
 		for _, word := range secret {
@@ -248,14 +251,14 @@ func TestDirectoryLeaks(t *testing.T) {
 				t.Errorf("%s shows %v", word, found)
 			}
 		}
-		unknown := s.Call(t, "", "GET", "/directory/agents/"+Nobody, nil).Refused(404, "not_found")
+		unknown := s.Call(t, "", "GET", "/directory/agents/"+kit.Nobody, nil).Refused(404, "not_found")
 		for _, g := range hidden {
 			if a := s.Call(t, "", "GET", "/directory/agents/"+g.ID, nil).Refused(404, "not_found"); a.At("detail") != unknown.At("detail") {
 				a.Errorf("it can be told from an unknown agent: %s", a.Raw)
 			}
 		}
-		s.Call(t, "", "GET", "/directory/groups/"+private.id, nil).Refused(404, "not_found")
+		s.Call(t, "", "GET", "/directory/groups/"+private.ID, nil).Refused(404, "not_found")
 		a := s.Call(t, "", "GET", "/directory/agents/"+shown.ID, nil).Want(200)
-		Exactly(t, "the detail", a.Body, names(cardShape+" "+rowShape)+" registered_at last_active_at")
+		kit.Exactly(t, "the detail", a.Body, names(cardShape+" "+rowShape)+" registered_at last_active_at")
 	})
 }

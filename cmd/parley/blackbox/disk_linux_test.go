@@ -1,96 +1,24 @@
 package blackbox
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
-
-// SmallDisk is a small file system that a test can fill.
-type SmallDisk struct {
-	t   testing.TB
-	Dir string
-}
-
-// MountDisk mounts a disk of the given size in memory. Without the permission to mount,
-// it prints a prominent notice; in CI it fails.
-func MountDisk(t testing.TB, mebibytes int) *SmallDisk {
-	t.Helper()
-	OneServerOnly(t, "its disk is too small for three")
-	d := &SmallDisk{t: t, Dir: t.TempDir()}
-	err := syscall.Mount("tmpfs", d.Dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mebibytes))
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		const left = "!! NOT CHECKED: a full disk: mounting one needs root"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(left)
-		}
-		t.Skip(left)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(d.Dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
-}
-
-func (d *SmallDisk) Free() int64 {
-	d.t.Helper()
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(d.Dir, &s); err != nil {
-		d.t.Fatal(err)
-	}
-	return int64(s.Bavail) * s.Bsize
-}
-
-// Ballast fills n bytes of the disk, or all free space if n is negative.
-func (d *SmallDisk) Ballast(name string, n int64) {
-	d.t.Helper()
-	f, err := os.Create(filepath.Join(d.Dir, name))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	// Write in ever smaller pieces, because the server writes at the same time.
-	for piece := int64(1 << 16); n != 0 && piece > 0; {
-		size := piece
-		if n > 0 {
-			size = min(size, n)
-		}
-		wrote, err := f.Write(make([]byte, size))
-		if n > 0 {
-			n -= int64(wrote)
-		}
-		if err != nil {
-			piece /= 2
-		}
-	}
-}
-
-func (d *SmallDisk) Drop(name string) {
-	d.t.Helper()
-	if err := os.Remove(filepath.Join(d.Dir, name)); err != nil {
-		d.t.Error(err)
-	}
-}
 
 // fillers send messages until stopped. They repeat a refused send, or one with an unknown
 // outcome, with the same key.
 type fillers struct {
 	t        testing.TB
-	from, to *Agent
+	from, to *kit.Agent
 	body     string
 	stop     atomic.Bool
 	stored   atomic.Int64
@@ -105,12 +33,12 @@ type fillers struct {
 
 const fillerCount = 8
 
-func fill(t testing.TB, from, to *Agent) *fillers {
-	f := &fillers{t: t, from: from, to: to, body: B64([]byte(RandomHex(24 << 10))), acked: map[string]bool{}}
+func fill(t testing.TB, from, to *kit.Agent) *fillers {
+	f := &fillers{t: t, from: from, to: to, body: kit.B64([]byte(kit.RandomHex(24 << 10))), acked: map[string]bool{}}
 	for i := range fillerCount {
 		f.running.Go(func() {
 			for n := 0; !f.stop.Load(); n++ {
-				f.send(fmt.Sprintf("%d-%d-%s", i, n, RandomHex(4)))
+				f.send(fmt.Sprintf("%d-%d-%s", i, n, kit.RandomHex(4)))
 			}
 		})
 	}
@@ -126,7 +54,7 @@ func (f *fillers) send(key string) {
 		case a.Err == nil && (a.Status == 201 || a.Status == 200):
 			f.stored.Add(1)
 			f.mu.Lock()
-			f.acked[Text(a.Body, "id")] = true
+			f.acked[kit.Text(a.Body, "id")] = true
 			f.mu.Unlock()
 			return
 		case a.Err == nil && a.Status == 503:
@@ -181,7 +109,7 @@ func (f *fillers) end() {
 }
 
 // waitUntilSick waits until /health is 503 and names a reason.
-func (s *Server) waitUntilSick(t testing.TB, within time.Duration) {
+func waitUntilSick(s *kit.Server, t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.Call(t, "", "GET", "/health", nil)
@@ -194,7 +122,7 @@ func (s *Server) waitUntilSick(t testing.TB, within time.Duration) {
 	}
 }
 
-func (s *Server) waitUntilHealthy(t testing.TB, within time.Duration) {
+func waitUntilHealthy(s *kit.Server, t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.Call(t, "", "GET", "/health", nil)
@@ -221,9 +149,9 @@ func TestFullDisk(t *testing.T) {
 				t.Skip("a disk of this size takes long to fill: run with -soak")
 			}
 			t.Parallel()
-			disk := MountDisk(t, c.mebibytes)
+			disk := kit.MountDisk(t, c.mebibytes)
 			disk.Ballast("ballast", int64(c.mebibytes)<<20/4)
-			s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--journals", c.journals)
+			s, err := kit.Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--journals", c.journals)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,16 +170,16 @@ func TestFullDisk(t *testing.T) {
 // byte, and pending writes have to wait.
 func TestFullDiskControl(t *testing.T) {
 	t.Parallel()
-	disk := MountDisk(t, 8)
-	s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--disk-reserve", "0")
+	disk := kit.MountDisk(t, 8)
+	s, err := kit.Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--disk-reserve", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	a, b := Pair(t, s)
+	a, b := kit.Pair(t, s)
 	f := fill(t, a, b)
 	f.waitUntilFull(30 * time.Second)
-	Eventually(t, "without a floor less is left than half of what it keeps", func() bool { return disk.Free() <= 8<<20/16 })
+	kit.Eventually(t, "without a floor less is left than half of what it keeps", func() bool { return disk.Free() <= 8<<20/16 })
 	t.Logf("%d stored, %d KiB free", f.stored.Load(), disk.Free()>>10)
 	f.stop.Store(true)
 	s.Kill()
@@ -260,11 +188,11 @@ func TestFullDiskControl(t *testing.T) {
 
 // fullDisk runs the sequence: clients fill the disk, space is freed, other files fill it,
 // space is freed, and the disk is full when the server starts.
-func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
-	a, b := Pair(t, s)
+func fullDisk(t *testing.T, s *kit.Server, disk *kit.SmallDisk) {
+	a, b := kit.Pair(t, s)
 	f := fill(t, a, b)
 	f.waitUntilFull(30 * time.Second)
-	s.waitUntilSick(t, time.Second)
+	waitUntilSick(s, t, time.Second)
 	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
 		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.Free()>>10)
 	if n := f.unknown.Load(); n > 0 {
@@ -274,10 +202,10 @@ func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
 
 	disk.Drop("ballast")
 	t.Logf("resumed %v after space was freed", f.resumes(5*time.Second))
-	s.waitUntilHealthy(t, 2*time.Second)
+	waitUntilHealthy(s, t, 2*time.Second)
 
 	disk.Ballast("outside", -1)
-	s.waitUntilSick(t, time.Second)
+	waitUntilSick(s, t, time.Second)
 	time.Sleep(500 * time.Millisecond)
 	disk.Ballast("more", -1)
 	disk.Drop("more")
@@ -285,14 +213,14 @@ func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
 	t.Logf("filled by other files, resumed %v after space was freed", f.resumes(15*time.Second))
 
 	disk.Ballast("outside", -1)
-	s.waitUntilSick(t, time.Second)
+	waitUntilSick(s, t, time.Second)
 	f.end()
 	s.Kill()
 	startFull(t, s, b)
 	disk.Drop("outside")
 	s.Restart(t)
 	missing := len(f.acked)
-	for _, id := range IDs(b.Everything()) {
+	for _, id := range kit.IDs(b.Everything()) {
 		if f.acked[id] {
 			missing--
 		}
@@ -303,7 +231,7 @@ func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
 	if err := s.Drain(10 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if said, err := exec.Command(Binary, "verify", "--data", s.Dir).CombinedOutput(); err != nil {
+	if said, err := exec.Command(kit.Binary, "verify", "--data", s.Dir).CombinedOutput(); err != nil {
 		t.Errorf("parley verify: %v\n%s", err, said)
 	}
 	t.Logf("%d acknowledged in all, slowest answer %v, %d unknown", len(f.acked), time.Duration(f.slowest.Load()), f.unknown.Load())
@@ -311,8 +239,8 @@ func fullDisk(t *testing.T, s *Server, disk *SmallDisk) {
 
 // startFull starts the server on a full disk. It must exit with a clear reason or serve
 // reads.
-func startFull(t *testing.T, s *Server, b *Agent) {
-	again := &Server{Dir: s.Dir, Flags: s.Flags}
+func startFull(t *testing.T, s *kit.Server, b *kit.Agent) {
+	again := &kit.Server{Dir: s.Dir, Flags: s.Flags}
 	if err := again.Begin(s.Addr); err != nil {
 		t.Fatal(err)
 	}

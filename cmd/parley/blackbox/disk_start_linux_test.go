@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestStartOnAFullDisk fills a disk to its last byte beside a server, kills the server and starts
@@ -16,8 +18,8 @@ func TestStartOnAFullDisk(t *testing.T) {
 	for _, mebibytes := range []int{64, 256} {
 		t.Run(fmt.Sprintf("%d MiB", mebibytes), func(t *testing.T) {
 			t.Parallel()
-			disk := MountDisk(t, mebibytes)
-			s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"))
+			disk := kit.MountDisk(t, mebibytes)
+			s, err := kit.Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -27,13 +29,15 @@ func TestStartOnAFullDisk(t *testing.T) {
 					t.Log(s.Log.Tail())
 				}
 			})
-			a, b := Pair(t, s)
+			a, b := kit.Pair(t, s)
 			sent := 0
-			send := func() *Answer { return a.TrySend(b, obj{"encrypted_payload": B64([]byte(RandomHex(8 << 10)))}) }
+			send := func() *kit.Answer {
+				return a.TrySend(b, obj{"encrypted_payload": kit.B64([]byte(kit.RandomHex(8 << 10)))})
+			}
 			for ; sent < 20; sent++ {
 				send().Want(201)
 			}
-			Eventually(t, "space is kept", func() bool { return len(ballastOf(t, s)) == 16 })
+			kit.Eventually(t, "space is kept", func() bool { return len(ballastOf(t, s)) == 16 })
 			for round := range 4 {
 				disk.Ballast(fmt.Sprint("others", round), -1)
 				s.Kill()
@@ -48,14 +52,14 @@ func TestStartOnAFullDisk(t *testing.T) {
 			for round := range 4 {
 				disk.Drop(fmt.Sprint("others", round))
 			}
-			s.waitUntilHealthy(t, 10*time.Second)
+			waitUntilHealthy(s, t, 10*time.Second)
 			send().Want(201)
-			Eventually(t, "space is kept again", func() bool { return len(ballastOf(t, s)) == 16 })
+			kit.Eventually(t, "space is kept again", func() bool { return len(ballastOf(t, s)) == 16 })
 
 			disk.Ballast("others", -1)
 			s.Kill()
 			for _, file := range ballastOf(t, s) {
-				Must(t, os.Remove(file))
+				kit.Must(t, os.Remove(file))
 			}
 			disk.Ballast("more", -1)
 			if err := s.Again(); err == nil {
@@ -66,8 +70,8 @@ func TestStartOnAFullDisk(t *testing.T) {
 }
 
 // ballastOf lists the files that keep space for a start.
-func ballastOf(t *testing.T, s *Server) []string {
+func ballastOf(t *testing.T, s *kit.Server) []string {
 	files, err := filepath.Glob(filepath.Join(s.Dir, "journal", "ballast.*"))
-	Must(t, err)
+	kit.Must(t, err)
 	return files
 }

@@ -4,20 +4,18 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// ASecondPasses waits until the date of a document that has just changed is final: dates
-// have no fractions, and it is the end of the second of the change.
-func ASecondPasses() { time.Sleep(1100 * time.Millisecond) }
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // TestPublicDocuments: each document has a type, an ETag and a maximum age, and the
 // server sends the body only to clients that do not have it.
 func TestPublicDocuments(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		g := o.Agent("g")
-		g.Put(g.Path("/card"), BridgedCard()).Want(200)
-		ASecondPasses()
+		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
+		kit.ASecondPasses()
 		for path, cache := range map[string]string{
 			"/.well-known/jwks.json": "max-age=3600",
 			"/compliance/info":       "max-age=3600",
@@ -27,10 +25,10 @@ func TestPublicDocuments(t *testing.T) {
 			"/agents/" + g.ID + "/keys":     "no-cache",
 			"/agents/keys?ids=" + g.ID:      "no-cache",
 			"/agents/" + g.ID + "/did.json": "max-age=300",
-			WebFinger(g):                    "max-age=300",
-			BridgeCard(g):                   "max-age=300",
+			kit.WebFinger(g):                "max-age=300",
+			kit.BridgeCard(g):               "max-age=300",
 		} {
-			ask := func(headers ...string) *Answer {
+			ask := func(headers ...string) *kit.Answer {
 				return s.Call(t, "", "GET", path, nil, headers...).As("%s %v", path, headers)
 			}
 			a := ask().Want(200)
@@ -67,12 +65,12 @@ func TestPublicDocuments(t *testing.T) {
 			a := s.Call(t, "", "GET", path, nil).Want(200)
 			tags[path], dates[path] = a.Header.Get("ETag"), a.Header.Get("Last-Modified")
 		}
-		_, seal := NewKeys()
-		g.Post(g.Path("/keys"), obj{"encryption_public_key": SealJWK(seal)}).Want(200)
+		_, seal := kit.NewKeys()
+		g.Post(g.Path("/keys"), obj{"encryption_public_key": kit.SealJWK(seal)}).Want(200)
 		for path := range tags {
 			s.Call(t, "", "GET", path, nil, "If-None-Match", tags[path]).Want(200)
 		}
-		ASecondPasses()
+		kit.ASecondPasses()
 		for path := range dates {
 			s.Call(t, "", "GET", path, nil, "If-Modified-Since", dates[path]).Want(200)
 		}

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // slowExport begins an export of an agent's organization, of which it reads 20 KB a second.
-func slowExport(t *testing.T, g *Agent) {
+func slowExport(t *testing.T, g *kit.Agent) {
 	t.Helper()
 	req, err := g.S.Request(g.Token, "GET", "/orgs/"+g.Org.ID+"/export", nil)
 	if err != nil {
@@ -42,10 +44,10 @@ func slowExport(t *testing.T, g *Agent) {
 // TestSlowExportsGiveWay: two organizations that read their exports slowly keep all places only while
 // nobody else wants one. An export that gave way does not count.
 func TestSlowExportsGiveWay(t *testing.T) {
-	OneServerOnly(t, "the places are those of one process")
-	s := Start(t)
-	var writers []*Agent
-	payload := B64(RandomBytes(90_000))
+	kit.OneServerOnly(t, "the places are those of one process")
+	s := kit.Start(t)
+	var writers []*kit.Agent
+	payload := kit.B64(kit.RandomBytes(90_000))
 	for range 3 {
 		o := s.Org(t)
 		g, to := o.Agent("writer"), o.Agent("reader")

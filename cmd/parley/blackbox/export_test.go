@@ -12,18 +12,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // export makes an export of an organization. Who reads the last byte of one may ask for the
 // next before the server has ended the first: then it asks again.
-func export(t *testing.T, o *Org) (resp *http.Response, raw []byte) {
+func export(t *testing.T, o *kit.Org) (resp *http.Response, raw []byte) {
 	t.Helper()
-	Eventually(t, "no export is under way", func() bool {
+	kit.Eventually(t, "no export is under way", func() bool {
 		req, err := o.S.Request(o.Token, "GET", "/orgs/"+o.ID+"/export", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp, err = Streaming.Do(req); err != nil {
+		if resp, err = kit.Streaming.Do(req); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = resp.Body.Close() }()
@@ -40,7 +42,7 @@ func export(t *testing.T, o *Org) (resp *http.Response, raw []byte) {
 
 // exportOf makes an export of an agent's organization and returns its lines by type. It
 // checks the trailers.
-func exportOf(t *testing.T, g *Agent) map[string][]obj {
+func exportOf(t *testing.T, g *kit.Agent) map[string][]obj {
 	t.Helper()
 	resp, raw := export(t, g.Org)
 	sum, records := sha256.Sum256(raw), map[string][]obj{}
@@ -72,11 +74,11 @@ type exportChain struct {
 	done atomic.Int64 // how many were acknowledged
 }
 
-func (x *exportChain) extend(t *testing.T, ours, theirs *Agent) {
-	reply := func(by *Agent, to string) string {
+func (x *exportChain) extend(t *testing.T, ours, theirs *kit.Agent) {
+	reply := func(by *kit.Agent, to string) string {
 		return by.Post("/messages/"+to+"/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QUJD"}).Want(201).Str("id")
 	}
-	first := Text(ours.Send(theirs), "id")
+	first := kit.Text(ours.Send(theirs), "id")
 	for _, id := range []func() string{func() string { return first }, func() string { first = reply(theirs, first); return first }, func() string { return reply(ours, first) }} {
 		next := id()
 		x.mu.Lock()
@@ -89,8 +91,8 @@ func (x *exportChain) extend(t *testing.T, ours, theirs *Agent) {
 // TestExportWhileOthersWrite: an export has everything that was acknowledged before it
 // began, and nothing without what came before it, whichever journals it is in.
 func TestExportWhileOthersWrite(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals, "--quota", "tier1.exports_per_hour=none")
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals, "--quota", "tier1.exports_per_hour=none")
 		us, them := s.Org(t), s.Org(t)
 		const chains, exports = 6, 5
 		all := make([]*exportChain, chains)
@@ -136,7 +138,7 @@ func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, 
 	has := map[string]bool{}
 	for _, kind := range []string{"message", "conversation", "agent"} {
 		for _, r := range records[kind] {
-			has[Text(r, "id")] = true
+			has[kit.Text(r, "id")] = true
 		}
 	}
 	for i, x := range chains {
@@ -157,17 +159,17 @@ func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, 
 		}
 	}
 	for _, m := range records["message"] {
-		if !has[Text(m, "conversation_id")] {
-			t.Errorf("the export has message %s without its conversation", Text(m, "id"))
+		if !has[kit.Text(m, "conversation_id")] {
+			t.Errorf("the export has message %s without its conversation", kit.Text(m, "id"))
 		}
-		if !has[Text(m, "from_agent_id")] && !has[Text(m, "to_agent_id")] {
-			t.Errorf("message %s is of none of the organization's agents", Text(m, "id"))
+		if !has[kit.Text(m, "from_agent_id")] && !has[kit.Text(m, "to_agent_id")] {
+			t.Errorf("message %s is of none of the organization's agents", kit.Text(m, "id"))
 		}
 	}
 	if len(records["org"]) != 1 || len(records["user"]) != 1 || len(records["pow_challenge"]) != 1 {
 		t.Errorf("the export has %d organizations, %d users, %d challenges", len(records["org"]), len(records["user"]), len(records["pow_challenge"]))
 	}
-	if solved := records["pow_challenge"]; len(solved) == 1 && (Text(solved[0], "challenge_id") == "" || solved[0]["difficulty"] == nil) {
+	if solved := records["pow_challenge"]; len(solved) == 1 && (kit.Text(solved[0], "challenge_id") == "" || solved[0]["difficulty"] == nil) {
 		t.Errorf("the proof of work of the registration: %v", solved[0])
 	}
 }

@@ -1,9 +1,13 @@
 package blackbox
 
-import "testing"
+import (
+	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+)
 
 func TestStoriesAtFollower(t *testing.T) {
-	RunAtFollower(t, "TestWebhookDelivers", "TestEventsOf.*", "TestHold.*", "TestRetryByHand.*", "TestGone", "TestProcessing", "TestRevokedAgentsHaveNoWebhooks",
+	kit.RunAtFollower(t, "TestWebhookDelivers", "TestEventsOf.*", "TestHold.*", "TestRetryByHand.*", "TestGone", "TestProcessing", "TestRevokedAgentsHaveNoWebhooks",
 		"TestSuspension", "TestQuotas", "TestGroupQuota", "TestPoll", "TestPollTokens", "TestErase", "TestErasedAgent",
 		"TestJoining", "TestLeaveOrKick", "TestVotesAtOnce", "TestBroadcast", "TestGroupDeletion",
 		"TestA2ACard", "TestBridgeStrangers", "TestPushNotifications", "TestChallengeSolvedTwiceAtOnce")

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 // largeGroupSize is the number of members of the groups that this file broadcasts to.
@@ -16,16 +19,16 @@ const largeGroupSize = 300
 
 // sentBroadcast is an acknowledged broadcast.
 type sentBroadcast struct {
-	from    *Agent
+	from    *kit.Agent
 	payload string
 }
 
 // inboxFaults compares what arrived at each member, oldest first, with what was
 // acknowledged to each sender in order. Every member must have every broadcast of the
 // others exactly once, and all members must have the same order.
-func inboxFaults(broadcasts []sentBroadcast, arrived map[*Agent][]string) (faults []string) {
+func inboxFaults(broadcasts []sentBroadcast, arrived map[*kit.Agent][]string) (faults []string) {
 	complain := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	by := map[string]*Agent{}
+	by := map[string]*kit.Agent{}
 	for _, sh := range broadcasts {
 		by[sh.payload] = sh.from
 	}
@@ -65,7 +68,7 @@ func inboxFaults(broadcasts []sentBroadcast, arrived map[*Agent][]string) (fault
 
 // longestOrder returns the order at the member that received most: one that sent nothing
 // itself.
-func longestOrder(arrived map[*Agent][]string) (order []string) {
+func longestOrder(arrived map[*kit.Agent][]string) (order []string) {
 	for _, got := range arrived {
 		if len(got) > len(order) {
 			order = got
@@ -77,7 +80,7 @@ func longestOrder(arrived map[*Agent][]string) (order []string) {
 // senderFaults returns the consecutive broadcasts of one sender that arrived in another
 // order.
 func senderFaults(broadcasts []sentBroadcast, place map[string]int) (faults []string) {
-	last := map[*Agent]int{}
+	last := map[*kit.Agent]int{}
 	for _, sh := range broadcasts {
 		at, ok := place[sh.payload]
 		if ok && at < last[sh.from] {
@@ -91,10 +94,10 @@ func senderFaults(broadcasts []sentBroadcast, place map[string]int) (faults []st
 // TestInboxFaultsControl: the check finds the faults that a broken fan-out would cause.
 func TestInboxFaultsControl(t *testing.T) {
 	t.Parallel()
-	a, b, c, d := &Agent{Name: "a"}, &Agent{Name: "b"}, &Agent{Name: "c"}, &Agent{Name: "d"}
+	a, b, c, d := &kit.Agent{Name: "a"}, &kit.Agent{Name: "b"}, &kit.Agent{Name: "c"}, &kit.Agent{Name: "d"}
 	broadcasts := []sentBroadcast{{a, "a1"}, {a, "a2"}, {b, "b1"}}
-	sound := func() map[*Agent][]string {
-		return map[*Agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
+	sound := func() map[*kit.Agent][]string {
+		return map[*kit.Agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
 	}
 	if faults := inboxFaults(broadcasts, sound()); len(faults) != 0 {
 		t.Error(faults)
@@ -102,7 +105,7 @@ func TestInboxFaultsControl(t *testing.T) {
 	for name, got := range map[string][]string{
 		"a hole": {"a1", "b1"}, "a double": {"a1", "b1", "a2", "a2"}, "another order": {"b1", "a1", "a2"}, "a stranger": {"a1", "b1", "a2", "x"}, "nothing": nil,
 	} {
-		for _, who := range []*Agent{c, d} {
+		for _, who := range []*kit.Agent{c, d} {
 			arrived := sound()
 			arrived[who] = got
 			if faults := inboxFaults(broadcasts, arrived); len(faults) == 0 {
@@ -126,20 +129,20 @@ func TestInboxFaultsControl(t *testing.T) {
 
 // largeGroup is a group with many members of two organizations.
 type largeGroup struct {
-	*group
-	members    []*Agent
+	*grouptest.Group
+	members    []*kit.Agent
 	broadcasts atomic.Int64
 }
 
-func newLargeGroup(t *testing.T, s *Server) *largeGroup {
+func newLargeGroup(t *testing.T, s *kit.Server) *largeGroup {
 	t.Helper()
 	one, two := s.Org(t), s.Org(t)
 	founder := one.Agent("founder")
-	c := &largeGroup{group: founder.group(obj{"enrollment_policy": "open", "visibility": "private"})}
+	c := &largeGroup{Group: grouptest.New(founder, obj{"enrollment_policy": "open", "visibility": "private"})}
 	c.members = slices.Concat(one.NewAgents(largeGroupSize/2-1, "one-"), two.NewAgents(largeGroupSize/2, "two-"))
-	c.joinAll(c.members)
+	c.JoinAll(c.members)
 	c.members = append(c.members, founder)
-	c.read(founder).Is("member_count", largeGroupSize)
+	c.Read(founder).Is("member_count", largeGroupSize)
 	return c
 }
 
@@ -147,14 +150,14 @@ func newLargeGroup(t *testing.T, s *Server) *largeGroup {
 func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.broadcasts.Add(1), 10) }
 
 // arrived reads every inbox and returns the payloads, oldest first.
-func (c *largeGroup) arrived() map[*Agent][]string {
+func (c *largeGroup) arrived() map[*kit.Agent][]string {
 	all := make([][]string, len(c.members))
-	ForEachBounded(len(all), func(i int) {
-		for _, m := range copiesOf(c.members[i]) {
-			all[i] = append(all[i], Text(m, "encrypted_payload"))
+	kit.ForEachBounded(len(all), func(i int) {
+		for _, m := range grouptest.CopiesOf(c.members[i]) {
+			all[i] = append(all[i], kit.Text(m, "encrypted_payload"))
 		}
 	})
-	arrived := map[*Agent][]string{}
+	arrived := map[*kit.Agent][]string{}
 	for i, g := range c.members {
 		arrived[g] = all[i]
 	}
@@ -164,7 +167,7 @@ func (c *largeGroup) arrived() map[*Agent][]string {
 // checkInboxes waits until the inboxes are free of faults. Effects may follow an answer
 // after a short delay.
 func (c *largeGroup) checkInboxes(what string, broadcasts []sentBroadcast) {
-	c.t.Helper()
+	c.T.Helper()
 	var faults []string
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if faults = inboxFaults(broadcasts, c.arrived()); len(faults) == 0 {
@@ -175,28 +178,28 @@ func (c *largeGroup) checkInboxes(what string, broadcasts []sentBroadcast) {
 		}
 	}
 	slices.Sort(faults)
-	c.t.Fatalf("%s: %d faults: %q", what, len(faults), faults[:min(len(faults), 12)])
+	c.T.Fatalf("%s: %d faults: %q", what, len(faults), faults[:min(len(faults), 12)])
 }
 
 // TestBroadcastToManyMembers: each member receives each broadcast exactly once, within a
 // second, and all in the same order, even with concurrent senders.
 func TestBroadcastToManyMembers(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		c := newLargeGroup(t, s)
 		sender := c.members[7]
 		payload := c.payload()
-		sent := c.group.broadcast(sender, obj{"encrypted_payload": payload})
+		sent := c.Group.Broadcast(sender, obj{"encrypted_payload": payload})
 		answered := time.Now()
-		if !Same(sent["recipient_count"], largeGroupSize-1) {
+		if !kit.Same(sent["recipient_count"], largeGroupSize-1) {
 			t.Errorf("recipient_count is %v", sent["recipient_count"])
 		}
 		var copyIDs sync.Map
-		ForEachBounded(len(c.members), func(i int) {
+		kit.ForEachBounded(len(c.members), func(i int) {
 			if g := c.members[i]; g != sender {
 				for {
 					asked := time.Since(answered)
-					rows := copiesOf(g)
+					rows := grouptest.CopiesOf(g)
 					if len(rows) == 1 {
 						if _, twice := copyIDs.LoadOrStore(rows[0]["id"], g); twice || rows[0]["to_agent_id"] != g.ID {
 							t.Errorf("the copy of %s is %v", g.Name, rows[0])
@@ -212,7 +215,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 			}
 		})
 		broadcasts := []sentBroadcast{{sender, payload}}
-		for _, some := range Concurrently(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
+		for _, some := range kit.Concurrently(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
 			broadcasts = append(broadcasts, some...)
 		}
 		if len(broadcasts) != 37 {
@@ -220,23 +223,23 @@ func TestBroadcastToManyMembers(t *testing.T) {
 		}
 		c.checkInboxes("three senders at once", broadcasts)
 		reader := c.members[150]
-		transcript := reader.List("/conversations/"+Text(sent, "conversation_id")+"/messages", "?limit=200")
+		transcript := reader.List("/conversations/"+kit.Text(sent, "conversation_id")+"/messages", "?limit=200")
 		var order []string
 		for _, m := range transcript {
-			order = append(order, Text(m, "encrypted_payload"))
+			order = append(order, kit.Text(m, "encrypted_payload"))
 		}
-		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(IDs(transcript)) {
+		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(kit.IDs(transcript)) {
 			t.Errorf("the transcript is %v\n  the inbox %v", order, want)
 		}
-		VerifyDirectory(t, s)
+		kit.VerifyDirectory(t, s)
 	})
 }
 
 // broadcastAll broadcasts n times in sequence.
-func (c *largeGroup) broadcastAll(by *Agent, n int) (broadcasts []sentBroadcast) {
+func (c *largeGroup) broadcastAll(by *kit.Agent, n int) (broadcasts []sentBroadcast) {
 	for range n {
 		payload := c.payload()
-		a := c.tryBroadcast(by, obj{"encrypted_payload": payload})
+		a := c.TryBroadcast(by, obj{"encrypted_payload": payload})
 		if a.Err != nil || a.Status != 201 {
 			a.Errorf("want a broadcast")
 			return broadcasts
@@ -250,10 +253,10 @@ func (c *largeGroup) broadcastAll(by *Agent, n int) (broadcasts []sentBroadcast)
 // broadcasts are repeated with their keys. At the end every member has every broadcast of
 // the others exactly once.
 func TestBroadcastsSurviveKills(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		c := newLargeGroup(t, s)
-		senders := []*Agent{c.members[0], c.members[50], c.members[200]}
+		senders := []*kit.Agent{c.members[0], c.members[50], c.members[200]}
 		var broadcasts []sentBroadcast
 		before, unknown := 0, 0
 		for kill := range 4 {
@@ -278,7 +281,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 					continue
 				}
 				unknown++
-				a := c.tryBroadcast(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
+				a := c.TryBroadcast(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
 				if a.Status == 200 {
 					before++
 				} else {
@@ -292,16 +295,16 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 		if len(broadcasts) < 12 {
 			t.Errorf("only %d broadcasts: too little load", len(broadcasts))
 		}
-		VerifyDirectory(t, s)
+		kit.VerifyDirectory(t, s)
 	})
 }
 
 // broadcastUntilLost broadcasts until the server dies. The payload of the unanswered
 // broadcast is its idempotency key.
-func (c *largeGroup) broadcastUntilLost(by *Agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
+func (c *largeGroup) broadcastUntilLost(by *kit.Agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
 	for range 15 {
 		payload := c.payload()
-		a := c.tryBroadcast(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
+		a := c.TryBroadcast(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
 		switch {
 		case a.Err == nil && a.Status == 201:
 			acked = append(acked, sentBroadcast{by, payload})

@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 // stay is one membership of an agent, as timed by its own requests: it began between
@@ -70,24 +73,24 @@ func TestStayFaultsControl(t *testing.T) {
 // TestBroadcastsDuringMembershipChanges: every member at the moment of the send receives
 // the broadcast, although other agents join and leave at the same time.
 func TestBroadcastsDuringMembershipChanges(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		const walkers, broadcasts = 8, 60
 		o := s.Org(t)
 		g, stays := o.Agent("g"), o.Agent("stays")
-		r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
-		r.joined(stays)
+		r := grouptest.New(g, obj{"enrollment_policy": "open", "visibility": "private"})
+		r.Joined(stays)
 		agents := s.Org(t).NewAgents(walkers, "w")
 		began := time.Now()
 		walked := make([][]stay, walkers)
 		var over atomic.Bool
 		var walking sync.WaitGroup
 		for i, w := range agents {
-			walking.Go(func() { walked[i] = r.comesAndGoes(w, began, &over) })
+			walking.Go(func() { walked[i] = comesAndGoes(r, w, began, &over) })
 		}
 		var said []timedBroadcast
 		for i := range broadcasts {
 			b := timedBroadcast{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
-			if a := r.tryBroadcast(g, obj{"encrypted_payload": b.payload}); a.Status != 201 {
+			if a := r.TryBroadcast(g, obj{"encrypted_payload": b.payload}); a.Status != 201 {
 				a.Errorf("want a broadcast")
 			}
 			b.answered = time.Since(began)
@@ -102,8 +105,8 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 				whole = walked[i]
 			}
 			var got []string
-			for _, m := range copiesOf(w) {
-				got = append(got, Text(m, "encrypted_payload"))
+			for _, m := range grouptest.CopiesOf(w) {
+				got = append(got, kit.Text(m, "encrypted_payload"))
 			}
 			arrived += len(got)
 			for _, fault := range stayFaults(whole, said, got) {
@@ -117,17 +120,17 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 }
 
 // comesAndGoes joins and leaves until the broadcasts end.
-func (r *group) comesAndGoes(g *Agent, began time.Time, over *atomic.Bool) (stays []stay) {
+func comesAndGoes(r *grouptest.Group, g *kit.Agent, began time.Time, over *atomic.Bool) (stays []stay) {
 	for !over.Load() {
 		st := stay{joining: time.Since(began)}
-		if a := r.join(g); a.Status != 200 {
+		if a := r.Join(g); a.Status != 200 {
 			a.Errorf("want to be seated")
 			return stays
 		}
 		st.joined = time.Since(began)
 		time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
 		st.leaving = time.Since(began)
-		if a := r.remove(g, g); a.Status != 204 {
+		if a := r.Remove(g, g); a.Status != 204 {
 			a.Errorf("want to leave")
 			return stays
 		}
@@ -141,20 +144,20 @@ func (r *group) comesAndGoes(g *Agent, began time.Time, over *atomic.Bool) (stay
 // TestBroadcastsOnStreams: two members send at once; every stream and every inbox shows
 // their broadcasts in the same order.
 func TestBroadcastsOnStreams(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		const each = 15
 		o := s.Org(t)
 		senders, listeners := o.NewAgents(2, "s"), s.Org(t).NewAgents(4, "e")
-		r := senders[0].groupWithPolicy("closed", append(listeners, senders[1])...)
-		var streams []*Stream
+		r := grouptest.NewWithPolicy(senders[0], "closed", append(listeners, senders[1])...)
+		var streams []*kit.Stream
 		for _, g := range listeners {
 			st := g.Stream("")
 			st.Opening()
 			streams = append(streams, st)
 		}
-		Concurrently(2, func(i int) bool {
+		kit.Concurrently(2, func(i int) bool {
 			for range each {
-				if a := r.tryBroadcast(senders[i], nil); a.Status != 201 {
+				if a := r.TryBroadcast(senders[i], nil); a.Status != 201 {
 					a.Errorf("want a broadcast")
 				}
 			}
@@ -165,11 +168,11 @@ func TestBroadcastsOnStreams(t *testing.T) {
 			var heard, inbox []string
 			for range 2 * each {
 				m := st.Message()
-				heard = append(heard, Text(m, "created_at")+Text(m, "from_agent_id"))
+				heard = append(heard, kit.Text(m, "created_at")+kit.Text(m, "from_agent_id"))
 			}
 			st.Quiet()
-			for _, m := range copiesOf(listeners[i]) {
-				inbox = append(inbox, Text(m, "created_at")+Text(m, "from_agent_id"))
+			for _, m := range grouptest.CopiesOf(listeners[i]) {
+				inbox = append(inbox, kit.Text(m, "created_at")+kit.Text(m, "from_agent_id"))
 			}
 			if order == nil {
 				order = heard
@@ -184,34 +187,34 @@ func TestBroadcastsOnStreams(t *testing.T) {
 // TestGroupsSurviveAKill: the complete state of a group, with requests in every status,
 // is the same after a kill.
 func TestGroupsSurviveAKill(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		o, guests := s.Org(t), s.Org(t)
 		a, b, c := o.Agent("a"), o.Agent("b"), o.Agent("c")
-		r := a.groupWithPolicy("majority", b, c)
-		r.patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).Want(200)
-		r.role(a, b, "admin").Want(200)
+		r := grouptest.NewWithPolicy(a, "majority", b, c)
+		r.Patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).Want(200)
+		r.Role(a, b, "admin").Want(200)
 		pending, approved, denied, nominee := guests.Agent("pending"), guests.Agent("approved"), guests.Agent("denied"), guests.Agent("nominee")
-		open := Text(r.applied(pending), "id")
-		r.voted(a, open, "approve")
-		for g, vote := range map[*Agent]string{approved: "approve", denied: "deny"} {
-			id := Text(r.applied(g), "id")
-			r.voted(a, id, vote)
-			r.voted(b, id, vote)
+		open := kit.Text(r.Applied(pending), "id")
+		voted(r, a, open, "approve")
+		for g, vote := range map[*kit.Agent]string{approved: "approve", denied: "deny"} {
+			id := kit.Text(r.Applied(g), "id")
+			voted(r, a, id, vote)
+			voted(r, b, id, vote)
 		}
-		r.invited(c, nominee, "pending")
-		closed := b.group(obj{"members": []string{nominee.ID}})
-		gone := b.group(obj{"name": "gone"})
-		b.Request("DELETE", gone.path(""), nil).Want(204)
-		hermit := guests.Agent("hermit").group(obj{"isolated": true})
-		said := r.broadcast(a)
-		r.tryBroadcast(a, nil, "Idempotency-Key", "k").First()
-		approved.Reply(copiesOf(approved)[0])
-		conversation := "/conversations/" + Text(said, "conversation_id")
-		paths := map[*Agent][]string{
-			a:        {r.path(""), r.path("/members"), r.path("/requests?status=all"), "/groups", conversation, conversation + "/messages", a.Path(""), a.Path("/messages")},
-			b:        {closed.path("/requests?status=all"), r.path("/requests?status=all")},
-			approved: {"/groups?scope=seated", r.path("/members"), conversation + "/messages", approved.Path("/messages")},
+		r.Invited(c, nominee, "pending")
+		closed := grouptest.New(b, obj{"members": []string{nominee.ID}})
+		gone := grouptest.New(b, obj{"name": "gone"})
+		b.Request("DELETE", gone.Path(""), nil).Want(204)
+		hermit := grouptest.New(guests.Agent("hermit"), obj{"isolated": true})
+		said := r.Broadcast(a)
+		r.TryBroadcast(a, nil, "Idempotency-Key", "k").First()
+		approved.Reply(grouptest.CopiesOf(approved)[0])
+		conversation := "/conversations/" + kit.Text(said, "conversation_id")
+		paths := map[*kit.Agent][]string{
+			a:        {r.Path(""), r.Path("/members"), r.Path("/requests?status=all"), "/groups", conversation, conversation + "/messages", a.Path(""), a.Path("/messages")},
+			b:        {closed.Path("/requests?status=all"), r.Path("/requests?status=all")},
+			approved: {"/groups?scope=seated", r.Path("/members"), conversation + "/messages", approved.Path("/messages")},
 			nominee:  {"/groups/invites"},
 		}
 		look := func() map[string]any {
@@ -221,7 +224,7 @@ func TestGroupsSurviveAKill(t *testing.T) {
 					out[g.Name+" "+path] = g.Request("GET", path, nil).Want(200).Value()
 				}
 			}
-			out["profile"] = s.Call(t, "", "GET", "/directory/groups/"+r.id, nil).Want(200).Value()
+			out["profile"] = s.Call(t, "", "GET", "/directory/groups/"+r.ID, nil).Want(200).Value()
 			return out
 		}
 		look() // the first read records receipts
@@ -230,25 +233,25 @@ func TestGroupsSurviveAKill(t *testing.T) {
 		s.Kill()
 		s.Restart(t)
 		for what, now := range look() {
-			if !Same(now, before[what]) {
+			if !kit.Same(now, before[what]) {
 				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
-		r.tryBroadcast(a, nil, "Idempotency-Key", "k").Want(200)
-		b.tryCreateGroup(obj{"name": "gone"}).Refused(409, "name_taken")
-		b.Request("GET", gone.path(""), nil).Refused(410, "gone")
-		hermit.by.tryCreateGroup(nil).As("still isolated").Refused(409, "isolation_conflict")
-		hermit.by.TrySend(a, nil).As("still isolated").Refused(403, "isolated_agent")
-		r.vote(a, open, "deny").Want(200).Is("status", "pending", "your_vote", "deny")
-		r.voted(b, open, "deny")
-		r.checkRequest("votes go on", a, open, "status", "denied")
-		closed.joined(nominee)
-		r.broadcast(c)
+		r.TryBroadcast(a, nil, "Idempotency-Key", "k").Want(200)
+		grouptest.TryCreate(b, obj{"name": "gone"}).Refused(409, "name_taken")
+		b.Request("GET", gone.Path(""), nil).Refused(410, "gone")
+		grouptest.TryCreate(hermit.By, nil).As("still isolated").Refused(409, "isolation_conflict")
+		hermit.By.TrySend(a, nil).As("still isolated").Refused(403, "isolated_agent")
+		r.Vote(a, open, "deny").Want(200).Is("status", "pending", "your_vote", "deny")
+		voted(r, b, open, "deny")
+		checkRequest(r, "votes go on", a, open, "status", "denied")
+		closed.Joined(nominee)
+		r.Broadcast(c)
 		lonely := guests.Agent("lonely")
-		over := lonely.group(obj{"enrollment_policy": "majority"})
-		over.applied(pending)
+		over := grouptest.New(lonely, obj{"enrollment_policy": "majority"})
+		over.Applied(pending)
 		lonely.Delete(lonely.Path("")).Want(204)
-		Eventually(t, "a group without members is deleted", func() bool { return guests.Get(over.path("")).Status == 410 })
-		VerifyDirectory(t, s)
+		kit.Eventually(t, "a group without members is deleted", func() bool { return guests.Get(over.Path("")).Status == 410 })
+		kit.VerifyDirectory(t, s)
 	})
 }

@@ -5,15 +5,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 // groupEvents reads the wanted group events and checks that no other follows shortly after.
 // Concurrent events may come in any order.
-func (st *Stream) groupEvents(what string, r *group, want ...string) {
+func groupEvents(st *kit.Stream, what string, r *grouptest.Group, want ...string) {
 	st.T.Helper()
 	var got []string
 	for range want {
-		got = append(got, st.groupEvent(r, st.Next()))
+		got = append(got, groupEvent(st, r, st.Next()))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -24,62 +27,62 @@ func (st *Stream) groupEvents(what string, r *group, want ...string) {
 }
 
 // groupEvent checks the form of an event and returns its kind and request.
-func (st *Stream) groupEvent(r *group, e Event) string {
+func groupEvent(st *kit.Stream, r *grouptest.Group, e kit.Event) string {
 	st.T.Helper()
 	for name := range e.Data {
 		if !slices.Contains([]string{"group_id", "request_id", "kind"}, name) {
 			st.T.Errorf("a group event has a field %s: %s", name, e.Raw)
 		}
 	}
-	if e.Name != "group" || e.ID != "" || e.Data["group_id"] != r.id {
-		st.T.Errorf("want an event of group %s without id, got %q id %q: %s", r.id, e.Name, e.ID, e.Raw)
+	if e.Name != "group" || e.ID != "" || e.Data["group_id"] != r.ID {
+		st.T.Errorf("want an event of group %s without id, got %q id %q: %s", r.ID, e.Name, e.ID, e.Raw)
 	}
-	return strings.TrimSpace(Text(e.Data, "kind") + " " + Text(e.Data, "request_id"))
+	return strings.TrimSpace(kit.Text(e.Data, "kind") + " " + kit.Text(e.Data, "request_id"))
 }
 
 // TestGroupEvents: the events of a group appear on the streams of the agents concerned.
 // Request events go to the applicant and the admins; membership events go to the admins
 // and the member. Other members receive none.
 func TestGroupEvents(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b, c := o.Agent("a"), o.Agent("b"), o.Agent("c")
 		x, y := s.Org(t).Agent("x"), s.Org(t).Agent("y")
-		r := a.groupWithPolicy("majority", b, c)
-		r.role(a, b, "admin").Want(200)
-		streams := map[*Agent]*Stream{}
-		for _, g := range []*Agent{a, b, c, x, y} {
+		r := grouptest.NewWithPolicy(a, "majority", b, c)
+		r.Role(a, b, "admin").Want(200)
+		streams := map[*kit.Agent]*kit.Stream{}
+		for _, g := range []*kit.Agent{a, b, c, x, y} {
 			streams[g] = g.Stream("")
 			streams[g].Opening()
 		}
-		tell := func(what string, heard map[*Agent][]string) {
+		tell := func(what string, heard map[*kit.Agent][]string) {
 			t.Helper()
 			for g, st := range streams {
 				if len(heard[g]) > 0 {
-					st.groupEvents(what+", to "+g.Name, r, heard[g]...)
+					groupEvents(st, what+", to "+g.Name, r, heard[g]...)
 				}
 			}
 		}
-		id := Text(r.applied(x), "id")
+		id := kit.Text(r.Applied(x), "id")
 		created := []string{"request.created " + id}
-		tell("an application", map[*Agent][]string{a: created, b: created, x: created})
-		r.voted(a, id, "approve")
-		r.voted(b, id, "approve")
+		tell("an application", map[*kit.Agent][]string{a: created, b: created, x: created})
+		voted(r, a, id, "approve")
+		voted(r, b, id, "approve")
 		resolved := []string{"request.resolved " + id, "member.joined"}
-		tell("an approval", map[*Agent][]string{a: resolved, b: resolved, x: resolved})
-		r.remove(x, x).Want(204)
-		tell("leaving", map[*Agent][]string{a: {"member.left"}, b: {"member.left"}, x: {"member.left"}})
-		id = Text(r.applied(x), "id")
+		tell("an approval", map[*kit.Agent][]string{a: resolved, b: resolved, x: resolved})
+		r.Remove(x, x).Want(204)
+		tell("leaving", map[*kit.Agent][]string{a: {"member.left"}, b: {"member.left"}, x: {"member.left"}})
+		id = kit.Text(r.Applied(x), "id")
 		created = []string{"request.created " + id}
-		tell("another application", map[*Agent][]string{a: created, b: created, x: created})
-		r.voted(a, id, "deny")
-		r.voted(b, id, "deny")
+		tell("another application", map[*kit.Agent][]string{a: created, b: created, x: created})
+		voted(r, a, id, "deny")
+		voted(r, b, id, "deny")
 		resolved = []string{"request.resolved " + id}
-		tell("a denial", map[*Agent][]string{a: resolved, b: resolved, x: resolved})
-		r.remove(a, c).Want(204)
-		tell("a kick", map[*Agent][]string{a: {"member.left"}, b: {"member.left"}, c: {"member.left"}})
-		r.seats(c)
-		tell("joining", map[*Agent][]string{a: {"member.joined"}, b: {"member.joined"}, c: {"member.joined"}})
+		tell("a denial", map[*kit.Agent][]string{a: resolved, b: resolved, x: resolved})
+		r.Remove(a, c).Want(204)
+		tell("a kick", map[*kit.Agent][]string{a: {"member.left"}, b: {"member.left"}, c: {"member.left"}})
+		r.Seats(c)
+		tell("joining", map[*kit.Agent][]string{a: {"member.joined"}, b: {"member.joined"}, c: {"member.joined"}})
 		for g, st := range streams {
 			if g != a && g != b {
 				st.Quiet()
@@ -90,12 +93,12 @@ func TestGroupEvents(t *testing.T) {
 
 // TestInvitedEvent: the invitee gets an event in addition to the message in its inbox.
 func TestInvitedEvent(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a, y := s.Org(t).Agent("a"), s.Org(t).Agent("y")
-		r := a.groupWithPolicy("closed")
+		r := grouptest.NewWithPolicy(a, "closed")
 		st := y.Stream("")
 		st.Opening()
-		id := r.invited(a, y, "invited")
+		id := r.Invited(a, y, "invited")
 		heard := map[string]int{}
 		for deadline := time.Now().Add(30 * time.Second); heard["message"] == 0 || heard["invited "+id] == 0; {
 			e := st.Next()
@@ -105,7 +108,7 @@ func TestInvitedEvent(t *testing.T) {
 					t.Errorf("on the stream: %s", e.Raw)
 				}
 			} else {
-				heard[st.groupEvent(r, e)]++
+				heard[groupEvent(st, r, e)]++
 			}
 			if time.Now().After(deadline) {
 				t.Fatalf("the invitee received %v", heard)
@@ -120,29 +123,29 @@ func TestInvitedEvent(t *testing.T) {
 // TestGroupEventsInTheirPlace: group events are replayed at their place among the
 // messages. They have no id to resume from.
 func TestGroupEventsInTheirPlace(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, x := Pair(t, s)
-		r := a.groupWithPolicy("open")
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, x := kit.Pair(t, s)
+		r := grouptest.NewWithPolicy(a, "open")
 		one := a.Send(x)
-		r.joined(x)
+		r.Joined(x)
 		two := a.Send(x)
-		r.remove(x, x).Want(204)
+		r.Remove(x, x).Want(204)
 		three := a.Send(x)
-		sequence := func(st *Stream, from int) {
+		sequence := func(st *kit.Stream, from int) {
 			t.Helper()
-			steps := []string{Text(one, "id"), "member.joined", Text(two, "id"), "member.left", Text(three, "id")}
+			steps := []string{kit.Text(one, "id"), "member.joined", kit.Text(two, "id"), "member.left", kit.Text(three, "id")}
 			for _, want := range steps[from:] {
-				if e := st.Next(); e.Name == "message" && e.ID != want || e.Name != "message" && st.groupEvent(r, e) != want {
+				if e := st.Next(); e.Name == "message" && e.ID != want || e.Name != "message" && groupEvent(st, r, e) != want {
 					t.Fatalf("got %s %s, want %s", e.Name, e.Raw, want)
 				}
 			}
 			st.Quiet()
-			if st.Last() != Text(three, "id") {
+			if st.Last() != kit.Text(three, "id") {
 				t.Errorf("the last id is %s", st.Last())
 			}
 		}
-		sequence(x.Stream(NilUUID), 0)
-		sequence(x.Stream(Text(one, "id")), 1)
-		sequence(x.Stream(Text(two, "id")), 3)
+		sequence(x.Stream(kit.NilUUID), 0)
+		sequence(x.Stream(kit.Text(one, "id")), 1)
+		sequence(x.Stream(kit.Text(two, "id")), 3)
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestRequestID(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		for _, id := range []string{"a", "req-1_2.3", strings.Repeat("x", 128)} {
 			a := s.Call(t, "", "GET", "/health", nil, "X-Request-ID", id).Want(200)
 			if a.Header.Get("X-Request-ID") != id {
@@ -33,10 +35,10 @@ func TestRequestID(t *testing.T) {
 }
 
 func TestSecurityHeaders(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
-		for _, a := range []*Answer{
-			o.Get("/org"), o.Get("/nothing"), o.Get("/messages/" + Nobody), s.Call(t, "", "GET", "/org", nil),
+		for _, a := range []*kit.Answer{
+			o.Get("/org"), o.Get("/nothing"), o.Get("/messages/" + kit.Nobody), s.Call(t, "", "GET", "/org", nil),
 			s.Call(t, "", "GET", "/health", nil), s.Call(t, "", "GET", "/docs", nil), s.Call(t, "", "GET", "/openapi.json", nil),
 			o.Post("/messages", obj{}),
 		} {
@@ -48,7 +50,7 @@ func TestSecurityHeaders(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		g := o.Agent("open")
 		for _, path := range []string{"/health", g.Path("/keys"), "/agents/keys?ids=" + g.ID, "/.well-known/jwks.json", "/openapi.json", g.Path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.Handle} {
@@ -78,7 +80,7 @@ func TestCORS(t *testing.T) {
 }
 
 func TestHead(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		g := s.Org(t).Agent("headed")
 		for _, path := range []string{"/health", g.Path("/keys"), g.Path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.Handle, "/.well-known/jwks.json"} {
 			a := s.Call(t, "", "HEAD", path, nil)
@@ -91,9 +93,9 @@ func TestHead(t *testing.T) {
 }
 
 func TestMediaTypes(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		body := Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		body := kit.Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`)
 		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json", "application/problem+json;a=b", ""} {
 			a.Post("/messages", body, "Content-Type", kind).As("%q", kind).Want(201)
 		}
@@ -104,8 +106,8 @@ func TestMediaTypes(t *testing.T) {
 }
 
 func TestStrictJSON(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		good := `"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"`
 		for name, body := range map[string]string{
 			"cut off":          `{` + good,
@@ -123,28 +125,28 @@ func TestStrictJSON(t *testing.T) {
 			"duplicate inside": `{` + good + `,"metadata":{"a":1,"a":2}}`,
 			"escaped twin":     `{` + good + `,"\u0074ype":"svc.v1.dm"}`,
 		} {
-			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "json_invalid")
+			a.Post("/messages", kit.Verbatim(body)).As("%s", name).Invalid("body", "json_invalid")
 		}
 		for name, body := range map[string]string{"array": `[]`, "text": `"a"`, "number": `1`, "true": `true`} {
-			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "")
+			a.Post("/messages", kit.Verbatim(body)).As("%s", name).Invalid("body", "")
 		}
 		for name, body := range map[string]string{"empty": ``, "null": `null`} {
-			a.Post("/messages", Verbatim(body)).As("%s", name).Invalid("body", "")
+			a.Post("/messages", kit.Verbatim(body)).As("%s", name).Invalid("body", "")
 		}
 		if n := len(b.Everything()); n != 0 {
 			t.Errorf("%d messages were created from bad bodies", n)
 		}
-		a.Post("/messages", Verbatim(" \r\n\t{"+good+",\"metadata\":{\"\\u00e4\":\"\\ud83d\\ude00\"}} \n")).Want(201).Is("metadata.ä", "😀")
+		a.Post("/messages", kit.Verbatim(" \r\n\t{"+good+",\"metadata\":{\"\\u00e4\":\"\\ud83d\\ude00\"}} \n")).Want(201).Is("metadata.ä", "😀")
 	})
 }
 
 func TestDeepJSONIsHarmless(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for _, depth := range []int{2000, 100_000} {
 			body := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","unheard_of":` +
 				strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`
-			if r := a.Post("/messages", Verbatim(body)); r.Err != nil || r.Status >= 500 {
+			if r := a.Post("/messages", kit.Verbatim(body)); r.Err != nil || r.Status >= 500 {
 				r.Errorf("%d arrays deep", depth)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // sealVersion returns the version byte of an hpke-v1 text.
@@ -19,13 +21,13 @@ func sealVersion(t *testing.T, sealed string) byte {
 // TestPostQuantumMessages: two agents with post-quantum keys exchange messages through the
 // command line. A server that withholds a key that a profile has pinned is refused.
 func TestPostQuantumMessages(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
 		exchange := func(want byte) {
 			t.Helper()
-			for _, c := range []struct{ from, to *Profile }{{alice, bob}, {bob, alice}} {
+			for _, c := range []struct{ from, to *kit.Profile }{{alice, bob}, {bob, alice}} {
 				sent := c.from.Run("send", c.to.Handle(), "for you alone")
-				if got := sealVersion(t, Text(sent, "encrypted_payload")); got != want || sent["post_quantum"] != (want == 3) {
+				if got := sealVersion(t, kit.Text(sent, "encrypted_payload")); got != want || sent["post_quantum"] != (want == 3) {
 					t.Errorf("%s writes version %d, want %d: %v", c.from.Handle(), got, want, sent["post_quantum"])
 				}
 				row := c.to.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
@@ -35,9 +37,9 @@ func TestPostQuantumMessages(t *testing.T) {
 			}
 		}
 		exchange(2)
-		for _, p := range []*Profile{alice, bob} {
+		for _, p := range []*kit.Profile{alice, bob} {
 			record := p.Run("agent", "rotate-keys", p.Name, "--post-quantum")
-			if key, _ := record["pq_public_key"].(obj); Text(key, "alg") != "X-Wing" {
+			if key, _ := record["pq_public_key"].(obj); kit.Text(key, "alg") != "X-Wing" {
 				t.Fatalf("after the rotation: %v", record)
 			}
 		}
@@ -51,18 +53,18 @@ func TestPostQuantumMessages(t *testing.T) {
 		if _, said := alice.Fails("send", bob.Handle(), "for you alone"); !strings.Contains(said, "post-quantum key") {
 			t.Errorf("a key that was withheld: %s", said)
 		}
-		bob.Org().Post("/agents/"+bob.ID+"/keys/pq", obj{"pq_public_key": Without(pq, "kid")}).Want(200)
+		bob.Org().Post("/agents/"+bob.ID+"/keys/pq", obj{"pq_public_key": kit.Without(pq, "kid")}).Want(200)
 		exchange(3)
-		bob.Org().Post("/agents/"+bob.ID+"/keys/pq", obj{"pq_public_key": KEMKey()}).Want(200)
-		out, _, code := Command(t, "key", "restore", "bob", "--profile", bob.Dir)
+		bob.Org().Post("/agents/"+bob.ID+"/keys/pq", obj{"pq_public_key": kit.KEMKey()}).Want(200)
+		out, _, code := kit.Command(t, "key", "restore", "bob", "--profile", bob.Dir)
 		if code != 0 || !strings.Contains(out, "replaced the published keys (post-quantum) of") {
 			t.Errorf("exit code %d\n%s", code, out)
 		}
 		exchange(3)
-		if out, said, code := Command(t, "key", "show", bob.Handle(), "--profile", alice.Dir); code != 0 || !strings.Contains(out, "X-Wing key id "+Text(pq, "kid")) {
+		if out, said, code := kit.Command(t, "key", "show", bob.Handle(), "--profile", alice.Dir); code != 0 || !strings.Contains(out, "X-Wing key id "+kit.Text(pq, "kid")) {
 			t.Errorf("exit code %d\n%s%s", code, out, said)
 		}
-		for _, p := range []*Profile{alice, bob} {
+		for _, p := range []*kit.Profile{alice, bob} {
 			p.Run("agent", "rotate-keys", p.Name, "--no-post-quantum")
 		}
 		exchange(2)

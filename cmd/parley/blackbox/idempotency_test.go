@@ -3,37 +3,19 @@ package blackbox
 import (
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
-// Repeated checks that an answer repeats a stored message.
-func (a *Answer) Repeated(m obj) *Answer {
-	a.T.Helper()
-	a.Want(200).Is("id", m["id"], "encrypted_payload", m["encrypted_payload"], "created_at", m["created_at"], "conversation_id", m["conversation_id"])
-	if a.Header.Get("Idempotency-Replayed") != "true" {
-		a.Errorf("Idempotency-Replayed is %q", a.Header.Get("Idempotency-Replayed"))
-	}
-	return a
-}
-
-// First checks that an answer is the first for its message.
-func (a *Answer) First() *Answer {
-	a.T.Helper()
-	a.Want(201)
-	if a.Header.Get("Idempotency-Replayed") != "" {
-		a.Errorf("a first send says that it is a repeat")
-	}
-	return a
-}
-
 func TestIdempotentSend(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		c := s.Org(t).Agent("carol")
-		key := func(g *Agent, more obj, k string) *Answer { return a.TrySend(g, more, "Idempotency-Key", k) }
+		key := func(g *kit.Agent, more obj, k string) *kit.Answer { return a.TrySend(g, more, "Idempotency-Key", k) }
 		m := key(b, nil, "k1").First().Body
-		key(b, nil, "k1").Repeated(m).Shaped(MessageShape).Is("direction", "sent")
+		key(b, nil, "k1").Repeated(m).Shaped(kit.MessageShape).Is("direction", "sent")
 		key(b, obj{"encrypted_payload": "c2VhbGVkIGFuZXc"}, "k1").As("sealed anew").Repeated(m)
-		a.Post("/messages", ToHandle(b.Handle), "Idempotency-Key", "k1").As("by handle").Repeated(m)
+		a.Post("/messages", kit.ToHandle(b.Handle), "Idempotency-Key", "k1").As("by handle").Repeated(m)
 		key(c, nil, "k1").As("another recipient").Refused(409, "idempotency_mismatch")
 		key(b, obj{"type": "svc.v1.receipt"}, "k1").As("another type").Refused(409, "idempotency_mismatch")
 		key(b, obj{"type": "nonsense"}, "k1").As("schema first").Invalid("body.type", "")
@@ -51,7 +33,7 @@ func TestIdempotentSend(t *testing.T) {
 }
 
 func TestIdempotencyScopes(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o, b := s.Org(t), s.Org(t).Agent("bob")
 		a1, a2 := o.Agent("a1"), o.Agent("a2")
 		const k = "shared"
@@ -76,11 +58,11 @@ func TestIdempotencyScopes(t *testing.T) {
 }
 
 func TestRefusalsAreNotRemembered(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		b.Patch(b.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
 		a.TrySend(b, nil, "Idempotency-Key", "k").Refused(403, "incoming_policy")
-		a.TrySend(b, obj{"to_agent_id": Nobody}, "Idempotency-Key", "k").Refused(404, "not_found")
+		a.TrySend(b, obj{"to_agent_id": kit.Nobody}, "Idempotency-Key", "k").Refused(404, "not_found")
 		b.Patch(b.Path(""), obj{"incoming_policy": "accept_all"}).Want(200)
 		m := a.TrySend(b, nil, "Idempotency-Key", "k").First().Body
 		b.Patch(b.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
@@ -91,11 +73,11 @@ func TestRefusalsAreNotRemembered(t *testing.T) {
 }
 
 func TestKeyWinsOverState(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m := a.TrySend(b, nil, "Idempotency-Key", "k").First().Body
 		r := b.TryReply(m, nil, "Idempotency-Key", "k").First().Body
-		a.Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": "completed"}).Want(200)
+		a.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": "completed"}).Want(200)
 		b.TryReply(m, nil, "Idempotency-Key", "k").As("closed since").Repeated(r)
 		b.TryReply(m, nil, "Idempotency-Key", "new").Refused(409, "conversation_closed")
 		b.Delete(b.Path("")).Want(204)
@@ -105,9 +87,9 @@ func TestKeyWinsOverState(t *testing.T) {
 }
 
 func TestSameKeyAtOnce(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		once := func(answers []*Answer) obj {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		once := func(answers []*kit.Answer) obj {
 			t.Helper()
 			var first obj
 			for _, r := range answers {
@@ -127,24 +109,24 @@ func TestSameKeyAtOnce(t *testing.T) {
 			}
 			return first
 		}
-		m := once(Concurrently(20, func(int) *Answer { return a.TrySend(b, nil, "Idempotency-Key", "k") }))
+		m := once(kit.Concurrently(20, func(int) *kit.Answer { return a.TrySend(b, nil, "Idempotency-Key", "k") }))
 		if rows := b.Everything(); len(rows) != 1 {
 			t.Errorf("%d messages arrived, want 1", len(rows))
 		}
-		once(Concurrently(20, func(int) *Answer { return b.TryReply(m, nil, "Idempotency-Key", "k") }))
+		once(kit.Concurrently(20, func(int) *kit.Answer { return b.TryReply(m, nil, "Idempotency-Key", "k") }))
 		if rows := a.Everything(); len(rows) != 1 {
 			t.Errorf("%d replies arrived, want 1", len(rows))
 		}
-		if rows := a.Pages("/conversations/"+Text(m, "conversation_id")+"/messages", "?limit=100"); len(rows) != 2 {
+		if rows := a.Pages("/conversations/"+kit.Text(m, "conversation_id")+"/messages", "?limit=100"); len(rows) != 2 {
 			t.Errorf("the transcript has %d rows, want 2", len(rows))
 		}
 	})
 }
 
 func TestKeysSurviveACrash(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
-		a, b := Pair(t, s)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
+		a, b := kit.Pair(t, s)
 		m := a.TrySend(b, nil, "Idempotency-Key", "k").First().Body
 		r := b.TryReply(m, nil, "Idempotency-Key", "k").First().Body
 		s.Kill()

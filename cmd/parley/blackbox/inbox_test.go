@@ -5,32 +5,34 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestInbox(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		if rows := b.Inbox("").Items(); len(rows) != 0 {
 			t.Errorf("a new inbox has %d rows", len(rows))
 		}
 		b.Inbox("").Is("next_cursor", nil, "has_more", false, "items", []any{})
 		var sent []string
 		for range 21 {
-			sent = append([]string{Text(a.Send(b), "id")}, sent...)
+			sent = append([]string{kit.Text(a.Send(b), "id")}, sent...)
 		}
 		page := b.Inbox("")
 		rows := page.Items()
 		for _, r := range rows {
-			Shaped(t, "row", r, MessageShape)
+			kit.Shaped(t, "row", r, kit.MessageShape)
 			if r["direction"] != "received" || r["to_agent_id"] != b.ID || r["self_encrypted_payload"] != nil {
 				t.Errorf("row %v", r)
 			}
 		}
-		if !slices.Equal(IDs(rows), sent[:20]) || page.At("has_more") != true {
+		if !slices.Equal(kit.IDs(rows), sent[:20]) || page.At("has_more") != true {
 			page.Errorf("want the newest twenty, newest first")
 		}
 		rest := b.Inbox("?cursor=" + url.QueryEscape(page.Str("next_cursor")))
-		if !slices.Equal(IDs(rest.Items()), sent[20:]) {
+		if !slices.Equal(kit.IDs(rest.Items()), sent[20:]) {
 			rest.Errorf("want the oldest")
 		}
 		rest.Is("has_more", false, "next_cursor", nil)
@@ -41,8 +43,8 @@ func TestInbox(t *testing.T) {
 }
 
 func TestInboxLimit(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for range 3 {
 			a.Send(b)
 		}
@@ -64,17 +66,17 @@ func TestInboxLimit(t *testing.T) {
 }
 
 func TestInboxWalkWhileMessagesArrive(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		var want []string
 		for range 45 {
-			want = append([]string{Text(a.Send(b), "id")}, want...)
+			want = append([]string{kit.Text(a.Send(b), "id")}, want...)
 		}
 		var got []string
 		cursor := ""
 		for range 100 {
 			page := b.Inbox("?limit=7" + cursor)
-			got = append(got, IDs(page.Items())...)
+			got = append(got, kit.IDs(page.Items())...)
 			a.Send(b)
 			if page.At("has_more") != true {
 				break
@@ -88,15 +90,15 @@ func TestInboxWalkWhileMessagesArrive(t *testing.T) {
 }
 
 func TestCursors(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		c := b.Org.Agent("carol")
 		for range 3 {
 			a.Send(b)
 			a.Send(c)
 		}
 		cursor := b.Inbox("?limit=1").Str("next_cursor")
-		with := func(cursor string) *Answer {
+		with := func(cursor string) *kit.Answer {
 			return b.Get(b.Path("/messages?limit=1&cursor=") + url.QueryEscape(cursor))
 		}
 		with(cursor).Want(200)
@@ -117,22 +119,22 @@ func TestCursors(t *testing.T) {
 }
 
 func TestInboxTypeFilter(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		var orders, rest []string
 		for i := range 30 {
 			if i%10 == 0 {
-				orders = append([]string{Text(a.Send(b, obj{"type": "acme.v1.order"}), "id")}, orders...)
+				orders = append([]string{kit.Text(a.Send(b, obj{"type": "acme.v1.order"}), "id")}, orders...)
 			} else {
-				rest = append([]string{Text(a.Send(b), "id")}, rest...)
+				rest = append([]string{kit.Text(a.Send(b), "id")}, rest...)
 			}
 		}
 		for _, limit := range []string{"1", "2", "100"} {
-			if got := IDs(b.Pages(b.Path("/messages"), "?type=acme.v1.order&limit="+limit)); !slices.Equal(got, orders) {
+			if got := kit.IDs(b.Pages(b.Path("/messages"), "?type=acme.v1.order&limit="+limit)); !slices.Equal(got, orders) {
 				t.Errorf("limit %s: got %v, want %v", limit, got, orders)
 			}
 		}
-		if got := IDs(b.Pages(b.Path("/messages"), "?type=svc.v1.dm&limit=8")); !slices.Equal(got, rest) {
+		if got := kit.IDs(b.Pages(b.Path("/messages"), "?type=svc.v1.dm&limit=8")); !slices.Equal(got, rest) {
 			t.Errorf("the others: got %v, want %v", got, rest)
 		}
 		if got := b.Pages(b.Path("/messages"), "?type=acme.v1.orde&limit=8"); len(got) != 0 {
@@ -142,7 +144,7 @@ func TestInboxTypeFilter(t *testing.T) {
 }
 
 func TestInboxOfBothEnds(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
 		m := a.Send(b)
@@ -153,10 +155,10 @@ func TestInboxOfBothEnds(t *testing.T) {
 		if n := len(a.Everything()); n != 0 {
 			t.Errorf("the sender's inbox has %d rows", n)
 		}
-		path := "/messages/" + Text(m, "id")
+		path := "/messages/" + kit.Text(m, "id")
 		o.Get(path).As("no acting agent").Want(200).Is("direction", "sent")
 		o.Get(path, "X-Svc-Agent", a.ID).Want(200).Is("direction", "sent")
 		o.Get(path, "X-Svc-Agent", b.ID).Want(200).Is("direction", "received")
-		o.Get(path, "X-Svc-Agent", Nobody).As("unknown agent").Refused(403, "not_owner")
+		o.Get(path, "X-Svc-Agent", kit.Nobody).As("unknown agent").Refused(403, "not_owner")
 	})
 }

@@ -1,95 +1,21 @@
 package blackbox
 
 import (
-	"bytes"
 	"crypto/ecdh"
 	"crypto/ed25519"
 	"crypto/hpke"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
-
-// ExitKeys is the exit code of the command line when it refuses keys.
-const ExitKeys = 10
-
-// Profile is an organization on disk with one agent, as the command line stores it.
-type Profile struct {
-	t              *testing.T
-	Dir            string
-	s              *Server
-	Slug, ID, Name string
-}
-
-// ProfileAt uses the command line to register an organization at base and create an
-// agent. base is the server or a proxy in front of it.
-func (s *Server) ProfileAt(t *testing.T, base, name string) *Profile {
-	t.Helper()
-	p := &Profile{t: t, Dir: filepath.Join(t.TempDir(), name), s: s, Slug: FreshSlug(), Name: name}
-	Succeeds(t, "register", p.Slug, "--email", "ops@"+p.Slug+".example", "--url", base, "--profile", p.Dir)
-	p.ID = Text(p.Run("agent", "create", name), "id")
-	return p
-}
-
-func (p *Profile) Handle() string { return p.Name + "@" + p.Slug + ".localhost" }
-
-// Run runs a command that must succeed.
-func (p *Profile) Run(args ...string) obj {
-	p.t.Helper()
-	return Succeeds(p.t, append(args, "--profile", p.Dir)...)
-}
-
-// Fails runs a command that must fail because of keys. It returns the key ids that the
-// command offers to accept, and its output.
-func (p *Profile) Fails(args ...string) (kids []string, said string) {
-	p.t.Helper()
-	_, said, code := Command(p.t, append(args, "--profile", p.Dir, "--json")...)
-	var f struct {
-		Code   string
-		Error  string
-		Accept []string
-	}
-	if err := json.Unmarshal([]byte(said), &f); err != nil || code != ExitKeys {
-		p.t.Fatalf("parley %v: exit code %d, want %d\n%s", args, code, ExitKeys, said)
-	}
-	return f.Accept, f.Error
-}
-
-// Org is the organization as used by a thief of its credentials.
-func (p *Profile) Org() *Org {
-	p.t.Helper()
-	var kept struct {
-		Client string `json:"client_id"`
-		Secret string `json:"client_secret"`
-	}
-	if err := json.Unmarshal(ContentOf(p.t, filepath.Join(p.Dir, "credentials.json")), &kept); err != nil {
-		p.t.Fatal(err)
-	}
-	return &Org{T: p.t, S: p.s, Token: p.s.Grant(p.t, kept.Client, kept.Secret).Want(200).Str("access_token")}
-}
-
-// Newest returns the newest message of the agent's inbox, as stored on the server.
-func (p *Profile) Newest() obj {
-	p.t.Helper()
-	items := p.Org().Get("/agents/" + p.ID + "/messages?limit=1").Want(200).Items()
-	if len(items) == 0 {
-		p.t.Fatal("the inbox is empty")
-	}
-	return items[0]
-}
 
 // unseal opens an hpke-v1 payload with an X25519 key and returns the content that follows
 // the signature. See docs/encryption.md.
@@ -121,32 +47,32 @@ func sealAs(t *testing.T, sign ed25519.PrivateKey, from, to string, recipient []
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed := "parley/hpke-v1/signature/2\n" + from + "\n" + to + "\n" + Thumbprint("X25519", recipient) + "\n" + payload
-	kid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
+	signed := "parley/hpke-v1/signature/2\n" + from + "\n" + to + "\n" + kit.Thumbprint("X25519", recipient) + "\n" + payload
+	kid := kit.Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
 	plain := slices.Concat([]byte{byte(len(kid))}, []byte(kid), ed25519.Sign(sign, []byte(signed)), []byte(payload))
 	sealed, err := hpke.Seal(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("parley/hpke-v1"), plain)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return B64(append([]byte{2}, sealed...))
+	return kit.B64(append([]byte{2}, sealed...))
 }
 
 // A thief of the organization's token replaces Bob's encryption key. Alice's client does
 // not seal to the new key.
 func TestTokenCannotRedirectMail(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
 		alice.Run("send", bob.Handle(), "before")
 		honest := bob.Newest()["id"]
-		words := Text(bob.Run("agent", "show", "bob"), "verification_words")
+		words := kit.Text(bob.Run("agent", "show", "bob"), "verification_words")
 
-		_, mine := NewKeys()
-		kid := Thumbprint("X25519", mine.PublicKey().Bytes())
+		_, mine := kit.NewKeys()
+		kid := kit.Thumbprint("X25519", mine.PublicKey().Bytes())
 		thief := bob.Org()
-		thief.Post("/agents/"+bob.ID+"/keys", obj{"encryption_public_key": SealJWK(mine)}).Want(200).Is("verification_words", words)
+		thief.Post("/agents/"+bob.ID+"/keys", obj{"encryption_public_key": kit.SealJWK(mine)}).Want(200).Is("verification_words", words)
 
 		kids, said := alice.Fails("send", bob.Handle(), "for Bob alone")
-		CheckMessage(t, "a changed encryption key", said, bob.Handle(), kid, "--accept-key "+kid)
+		kit.CheckMessage(t, "a changed encryption key", said, bob.Handle(), kid, "--accept-key "+kid)
 		if !slices.Equal(kids, []string{kid}) || bob.Newest()["id"] != honest {
 			t.Fatalf("the client offers to accept %v; the newest message is %v", kids, bob.Newest()["id"])
 		}
@@ -158,14 +84,14 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 			t.Errorf("the owner's warning: %s", said)
 		}
 		shown := alice.Run("key", "show", bob.Handle())
-		if shown["state"] != "unbound" || shown["problem"] != "binding_missing" || shown["verification_words"] != words || At(shown, "pinned.encryption_kid") == kid {
+		if shown["state"] != "unbound" || shown["problem"] != "binding_missing" || shown["verification_words"] != words || kit.At(shown, "pinned.encryption_kid") == kid {
 			t.Errorf("key show: %v", shown)
 		}
 
 		// The control: after the key was accepted without comparison, the message opens
 		// with the thief's key.
 		alice.Run("send", bob.Handle(), "for Bob alone", "--accept-key", kid)
-		if got := unseal(t, mine, Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
+		if got := unseal(t, mine, kit.Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
 			t.Fatalf("the thief reads %q", got)
 		}
 
@@ -189,19 +115,19 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 // keys, clients that had pinned them continue without a prompt; clients that had not do
 // so after his next rotation.
 func TestBothKeysAreRestored(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob, carol := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob"), s.ProfileAt(t, s.Base, "carol")
 		alice.Run("send", bob.Handle(), "before")
-		sign, seal := NewKeys()
+		sign, seal := kit.NewKeys()
 		at := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
 		bob.Org().Post("/agents/"+bob.ID+"/keys", obj{
-			"signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal),
-			"key_binding": obj{"signed_at": at, "signature": BindingBy(sign, seal, bob.ID, bob.Handle(), at)},
+			"signing_public_key": kit.SignJWK(sign), "encryption_public_key": kit.SealJWK(seal),
+			"key_binding": obj{"signed_at": at, "signature": kit.BindingBy(sign, seal, bob.ID, bob.Handle(), at)},
 		}).Want(200)
-		if kids, _ := alice.Fails("send", bob.Handle(), "for Bob alone"); !slices.Equal(kids, []string{Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
+		if kids, _ := alice.Fails("send", bob.Handle(), "for Bob alone"); !slices.Equal(kids, []string{kit.Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
 			t.Errorf("the client offers to accept %v", kids)
 		}
-		out, said, code := Command(t, "key", "restore", "bob", "--profile", bob.Dir)
+		out, said, code := kit.Command(t, "key", "restore", "bob", "--profile", bob.Dir)
 		if code != 0 || !strings.Contains(out, "replaced the published keys (signing, encryption) of") || !strings.Contains(said, "agent rotate-keys bob") {
 			t.Errorf("exit code %d\n%s", code, said)
 		}
@@ -215,7 +141,7 @@ func TestBothKeysAreRestored(t *testing.T) {
 
 // A rotation by Bob's own client causes no prompt.
 func TestRotationNeedsNoQuestion(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
 		alice.Run("send", bob.Handle(), "hello")
 		for range 2 {
@@ -225,7 +151,7 @@ func TestRotationNeedsNoQuestion(t *testing.T) {
 		if got := bob.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj); got["payload"] != "after the rotations" {
 			t.Errorf("Bob reads %v", got)
 		}
-		for _, reader := range []*Profile{alice, s.ProfileAt(t, s.Base, "carol")} {
+		for _, reader := range []*kit.Profile{alice, s.ProfileAt(t, s.Base, "carol")} {
 			if shown := reader.Run("key", "show", bob.Handle()); shown["state"] != "bound" || shown["problem"] != nil {
 				t.Errorf("key show: %v", shown)
 			}
@@ -236,20 +162,20 @@ func TestRotationNeedsNoQuestion(t *testing.T) {
 // Mail signed with a key before its replacement is shown as such; what a thief of that
 // key signs later does not verify.
 func TestReplacedKeySignsNoMore(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
 		bob.Run("send", alice.Handle(), "early")
 		var ring struct {
 			Signing struct{ D, Kid string } `json:"signing_key"`
 		}
-		if err := json.Unmarshal(ContentOf(t, filepath.Join(bob.Dir, "keys", "bob.json")), &ring); err != nil {
+		if err := json.Unmarshal(kit.ContentOf(t, filepath.Join(bob.Dir, "keys", "bob.json")), &ring); err != nil {
 			t.Fatal(err)
 		}
 		seed, err := base64.RawURLEncoding.DecodeString(ring.Signing.D)
 		if err != nil {
 			t.Fatal(err)
 		}
-		recipient, err := base64.RawURLEncoding.DecodeString(Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
+		recipient, err := base64.RawURLEncoding.DecodeString(kit.Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,129 +211,23 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	})
 }
 
-// lyingServer is a server that serves false keys for one agent and forges its mail.
-type lyingServer struct {
-	*httptest.Server
-	mu      sync.Mutex
-	agent   string // agent id; empty while it serves the truth
-	keys    obj    // the keys it serves for that agent
-	payload string // the payload of all messages from that agent, unless empty
-}
-
-// NewLyingServer forwards to the server unchanged until it is given false keys.
-func NewLyingServer(t *testing.T, s *Server) *lyingServer {
-	target, err := url.Parse(s.Base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lyingServer{}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: l.modifyResponse,
-	}
-	l.Server = httptest.NewServer(proxy)
-	t.Cleanup(l.Close)
-	return l
-}
-
-func (l *lyingServer) modifyResponse(r *http.Response) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.agent == "" || r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	var v any
-	if err := json.Unmarshal(body, &v); err != nil {
-		return err
-	}
-	if strings.HasSuffix(r.Request.URL.Path, "/key-bindings") && strings.Contains(r.Request.URL.Path, l.agent) {
-		v = obj{"items": []any{l.keys["key_binding"]}, "next_cursor": nil, "has_more": false}
-	}
-	l.rewrite(v)
-	if body, err = json.Marshal(v); err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	return nil
-}
-
-// rewrite replaces the agent's keys and message payloads anywhere in an answer.
-func (l *lyingServer) rewrite(v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			l.rewrite(e)
-		}
-	case obj:
-		if _, keys := v["signing_public_key"]; keys && v["agent_id"] == l.agent {
-			for name, value := range l.keys {
-				v[name] = value
-			}
-		}
-		if v["from_agent_id"] == l.agent && l.payload != "" {
-			v["encrypted_payload"] = l.payload
-		}
-		for _, e := range v {
-			l.rewrite(e)
-		}
-	}
-}
-
-// BindingBy returns the signature of an agent's binding of two keys.
-func BindingBy(sign ed25519.PrivateKey, seal *ecdh.PrivateKey, id, handle, at string) string {
-	signKid, sealKid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), Thumbprint("X25519", seal.PublicKey().Bytes())
-	return B64(ed25519.Sign(sign, []byte("svc-keys-v1\n"+id+"\n"+handle+"\n"+signKid+"\n"+sealKid+"\n"+at)))
-}
-
-// Impersonate makes the proxy serve its own keys for an agent, bound to each other as the
-// agent would bind them.
-func (l *lyingServer) Impersonate(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
-	signKid, sealKid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), Thumbprint("X25519", seal.PublicKey().Bytes())
-	const at = "2099-01-01T00:00:00Z"
-	signature := BindingBy(sign, seal, id, handle, at)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.agent = id
-	l.keys = obj{
-		"signing_public_key": Merged(SignJWK(sign), obj{"kid": signKid}), "encryption_public_key": Merged(SealJWK(seal), obj{"kid": sealKid}),
-		"key_binding": obj{
-			"signature": signature, "signed_at": at, "signing_kid": signKid, "encryption_kid": sealKid,
-			"previous_signature": signature, "continuity": "signed",
-		},
-		"unbound_since": nil, "valid_from": "2020-01-01T00:00:00Z", "valid_until": nil, "retired_at": nil,
-	}
-}
-
-// Forge puts a payload into all messages from the agent.
-func (l *lyingServer) Forge(payload string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.payload = payload
-}
-
 // Clients detect a server that begins to serve false keys after first contact, for
 // sending and receiving. A server that does so at first contact is trusted, as the
 // documents say.
 func TestLyingServerIsNoticed(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		l := NewLyingServer(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		l := kit.NewLyingServer(t, s)
 		alice, bob, carol := s.ProfileAt(t, l.URL, "alice"), s.ProfileAt(t, s.Base, "bob"), s.ProfileAt(t, s.Base, "carol")
 		alice.Run("send", bob.Handle(), "before")
 		bob.Run("send", alice.Handle(), "from the real Bob")
-		group := Text(alice.Run("group", "create", "team", bob.Handle(), carol.Handle(), "--policy", "open"), "id")
-		for _, p := range []*Profile{bob, carol} {
+		group := kit.Text(alice.Run("group", "create", "team", bob.Handle(), carol.Handle(), "--policy", "open"), "id")
+		for _, p := range []*kit.Profile{bob, carol} {
 			p.Run("group", "join", group)
 		}
 
-		sign, seal := NewKeys()
+		sign, seal := kit.NewKeys()
 		l.Impersonate(bob.ID, bob.Handle(), sign, seal)
-		kid := Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
+		kid := kit.Thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
 		if kids, said := alice.Fails("send", bob.Handle(), "for Bob alone"); !slices.Equal(kids, []string{kid}) {
 			t.Errorf("the client offers to accept %v: %s", kids, said)
 		}
@@ -415,7 +235,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 			t.Errorf("another key was accepted: %v", kids)
 		}
 		sent := alice.Run("group", "send", group, "to all")
-		if missed := Text(sent, "key_missed_by."+bob.ID); !strings.Contains(missed, bob.Handle()) || len(sent["key_given_to"].([]any)) != 1 {
+		if missed := kit.Text(sent, "key_missed_by."+bob.ID); !strings.Contains(missed, bob.Handle()) || len(sent["key_given_to"].([]any)) != 1 {
 			t.Errorf("a group send: %v", sent)
 		}
 		if row := carol.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj); row["payload"] != "to all" || row["verified"] != true {
@@ -427,13 +247,13 @@ func TestLyingServerIsNoticed(t *testing.T) {
 		if row["verified"] != true || row["payload"] != "from the real Bob" {
 			t.Errorf("Bob's own mail: %v", row)
 		}
-		recipient, err := base64.RawURLEncoding.DecodeString(Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
+		recipient, err := base64.RawURLEncoding.DecodeString(kit.Text(alice.Run("agent", "show", "alice"), "encryption_public_key.x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Forge(sealAs(t, sign, bob.ID, alice.ID, recipient, "from the liar"))
 		row = alice.Run("inbox", "--limit", "1")["items"].([]any)[0].(obj)
-		if row["verified"] != false || row["payload"] != nil || !strings.Contains(Text(row, "open_error"), kid) {
+		if row["verified"] != false || row["payload"] != nil || !strings.Contains(kit.Text(row, "open_error"), kid) {
 			t.Errorf("a forgery: %v", row)
 		}
 
@@ -446,7 +266,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 			t.Errorf("without pins: %v", row)
 		}
 		alice.Run("send", bob.Handle(), "for Bob alone")
-		if got := unseal(t, seal, Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
+		if got := unseal(t, seal, kit.Text(bob.Newest(), "encrypted_payload")); got != "for Bob alone" {
 			t.Errorf("the false server reads %q", got)
 		}
 	})

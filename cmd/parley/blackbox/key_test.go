@@ -2,7 +2,6 @@ package blackbox
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -13,28 +12,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // served returns a data directory that a server has used, with its master key.
 func served(t *testing.T) (dir, keyFile string, key []byte) {
 	t.Helper()
-	OneServerOnly(t, "it works on the directory of a stopped server")
-	s := Start(t)
+	kit.OneServerOnly(t, "it works on the directory of a stopped server")
+	s := kit.Start(t)
 	s.Org(t)
 	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	keyFile = filepath.Join(s.Dir, "master.key")
-	return s.Dir, keyFile, ContentOf(t, keyFile)
-}
-
-func ContentOf(t *testing.T, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return s.Dir, keyFile, kit.ContentOf(t, keyFile)
 }
 
 func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
@@ -44,23 +36,10 @@ func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
 	}
 }
 
-// CheckMessage checks that an error contains all of the words and no stack trace.
-func CheckMessage(t *testing.T, what, said string, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if !strings.Contains(said, w) {
-			t.Errorf("%s: the output does not contain %q:\n%s", what, w, said)
-		}
-	}
-	if strings.Contains(said, "goroutine ") || strings.Contains(said, Announcement) {
-		t.Errorf("%s: the output is\n%s", what, said)
-	}
-}
-
 // serves starts a server on a directory and stops it in order.
 func serves(t *testing.T, dir string, through ...string) {
 	t.Helper()
-	s, err := (&Server{Dir: dir, Through: through}).Launched("127.0.0.1:0")
+	s, err := (&kit.Server{Dir: dir, Through: through}).Launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,18 +48,13 @@ func serves(t *testing.T, dir string, through ...string) {
 	}
 }
 
-// InEnvironment runs a program with a master key in its environment.
-func InEnvironment(key []byte) []string {
-	return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + base64.StdEncoding.EncodeToString(key)}
-}
-
 // verified returns what `parley verify` reports about a directory's master key: the
 // number of faults and how to fix them.
 func verified(t *testing.T, dir string, through ...string) (faults float64, means string) {
 	t.Helper()
-	line := slices.Concat(through, []string{Binary, "verify", "--json", "--data", dir})
+	line := slices.Concat(through, []string{kit.Binary, "verify", "--json", "--data", dir})
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = CleanEnvironment()
+	cmd.Env = kit.CleanEnvironment()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -93,10 +67,10 @@ func verified(t *testing.T, dir string, through ...string) (faults float64, mean
 		t.Errorf("verify ended with %v and found %v faults", err, faults)
 	}
 	for _, f := range v["first"].([]any) {
-		if Text(f.(obj), "check") != "master-key" {
+		if kit.Text(f.(obj), "check") != "master-key" {
 			t.Errorf("verify finds %v", f)
 		}
-		means += Text(f.(obj), "where") + ": " + Text(f.(obj), "means") + "\n"
+		means += kit.Text(f.(obj), "where") + ": " + kit.Text(f.(obj), "means") + "\n"
 	}
 	return faults, means
 }
@@ -115,8 +89,8 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 			if err := lose(); err != nil {
 				t.Fatal(err)
 			}
-			said := Fails(t, dir, flags...)
-			CheckMessage(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
+			said := kit.Fails(t, dir, flags...)
+			kit.CheckMessage(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
 			if strings.Contains(said, "--accept-loss") {
 				t.Errorf("%s: there is no log tail to discard:\n%s", what, said)
 			}
@@ -125,13 +99,13 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 		for name, args := range map[string][]string{
 			"verify": {"verify", "--data", dir}, "backup": {"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")},
 		} {
-			_, said, code := Command(t, args...)
-			if CheckMessage(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
+			_, said, code := kit.Command(t, args...)
+			if kit.CheckMessage(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
 				t.Errorf("%s, %s: exit code %d", what, name, code)
 			}
 		}
 	}
-	if !bytes.Equal(ContentOf(t, keyFile), key) {
+	if !bytes.Equal(kit.ContentOf(t, keyFile), key) {
 		t.Error("the key was changed")
 	}
 	if err := os.Rename(keyFile, keyFile+".former"); err != nil {
@@ -162,12 +136,12 @@ func TestMasterKeyOfTheOperator(t *testing.T) {
 	dir, key := t.TempDir(), []byte(strings.Repeat("k", 32))
 	keyFile := filepath.Join(dir, "master.key")
 	write(t, keyFile, key, 0o600)
-	CheckMessage(t, "a key by hand", Fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
+	kit.CheckMessage(t, "a key by hand", kit.Fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, dir, InEnvironment(key)...)
-	if Exists(keyFile) {
+	serves(t, dir, kit.InEnvironment(key)...)
+	if kit.Exists(keyFile) {
 		t.Error("the key from the variable was written to disk")
 	}
 	write(t, keyFile, key, 0o600) // now that the journal exists, a file may hold the key
@@ -190,33 +164,33 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		"readable": {key, 0o644, "chmod 600"},
 	} {
 		write(t, keyFile, c.content, c.mode)
-		CheckMessage(t, what, Fails(t, dir), keyFile, c.says)
+		kit.CheckMessage(t, what, kit.Fails(t, dir), keyFile, c.says)
 		faults, means := verified(t, dir)
-		if CheckMessage(t, what, means, keyFile, c.says); faults != 1 {
+		if kit.CheckMessage(t, what, means, keyFile, c.says); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if c.mode == 0o644 {
 			continue // the key is intact, and so would a backup be
 		}
 		for _, more := range [][]string{nil, {"--without-key"}} { // the keyring opens with the key only
-			_, said, code := Command(t, append([]string{"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")}, more...)...)
-			if CheckMessage(t, what, said, keyFile, c.says); code == 0 {
+			_, said, code := kit.Command(t, append([]string{"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")}, more...)...)
+			if kit.CheckMessage(t, what, said, keyFile, c.says); code == 0 {
 				t.Errorf("%s: the backup succeeded", what)
 			}
 		}
-		if !bytes.Equal(ContentOf(t, keyFile), c.content) {
+		if !bytes.Equal(kit.ContentOf(t, keyFile), c.content) {
 			t.Errorf("%s: the file was changed", what)
 		}
 	}
 	write(t, keyFile, key, 0o600)
-	foreign := InEnvironment(flipped)
+	foreign := kit.InEnvironment(flipped)
 	_, means := verified(t, dir, foreign...)
-	CheckMessage(t, "another in the environment", means, "PARLEY_MASTER_KEY")
-	if s, err := (&Server{Dir: dir, Through: foreign}).Launched("127.0.0.1:0"); err == nil {
+	kit.CheckMessage(t, "another in the environment", means, "PARLEY_MASTER_KEY")
+	if s, err := (&kit.Server{Dir: dir, Through: foreign}).Launched("127.0.0.1:0"); err == nil {
 		s.Kill()
 		t.Error("a server starts with another key in its environment")
 	} else {
-		CheckMessage(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
+		kit.CheckMessage(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
 	}
 	if faults, means := verified(t, dir); faults != 0 {
 		t.Errorf("the key was restored, but verify finds: %s", means)
@@ -228,17 +202,17 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 // backup would copy the damaged file.
 func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	t.Parallel()
-	admin := FreeAddress(t)
-	s := Start(t, "--admin-listen", admin)
+	admin := kit.FreeAddress(t)
+	s := kit.Start(t, "--admin-listen", admin)
 	keyFile, backups := filepath.Join(s.Dir, "master.key"), filepath.Join(t.TempDir(), "b")
-	key := ContentOf(t, keyFile)
+	key := kit.ContentOf(t, keyFile)
 	write(t, keyFile, make([]byte, len(key)), 0o600)
-	_, said, code := Command(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
-	if CheckMessage(t, "zeros", said, keyFile, "--without-key"); code == 0 || Exists(backups) {
-		t.Errorf("exit code %d; a backup exists: %v", code, Exists(backups))
+	_, said, code := kit.Command(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
+	if kit.CheckMessage(t, "zeros", said, keyFile, "--without-key"); code == 0 || kit.Exists(backups) {
+		t.Errorf("exit code %d; a backup exists: %v", code, kit.Exists(backups))
 	}
 	write(t, keyFile, key, 0o600)
-	Succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
+	kit.Succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.Dir, "--to", backups)
 }
 
 // TestALostMasterKeyIsNotMadeAnew: a new key could not decrypt what the lost one
@@ -247,26 +221,26 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir, keyFile, key := served(t)
 	backups, restored := filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "data")
-	Succeeds(t, "backup", "--data", dir, "--to", backups, "--without-key")
-	Succeeds(t, "restore", "--from", backups, "--data", restored)
+	kit.Succeeds(t, "backup", "--data", dir, "--to", backups, "--without-key")
+	kit.Succeeds(t, "restore", "--from", backups, "--data", restored)
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
 	for what, data := range map[string]string{"removed": dir, "not in the backup": restored} {
 		file := filepath.Join(data, "master.key")
 		words := []string{file, "missing", "encrypted", "parley restore", "PARLEY_MASTER_KEY"}
-		CheckMessage(t, what, Fails(t, data), words...)
+		kit.CheckMessage(t, what, kit.Fails(t, data), words...)
 		faults, means := verified(t, data)
-		if CheckMessage(t, what, means, words...); faults != 1 {
+		if kit.CheckMessage(t, what, means, words...); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
 			t.Errorf("%s: a refused start left %v (%v)", what, left, err)
 		}
-		if faults, means := verified(t, data, InEnvironment(key)...); faults != 0 {
+		if faults, means := verified(t, data, kit.InEnvironment(key)...); faults != 0 {
 			t.Errorf("%s, with the key in the environment: %s", what, means)
 		}
-		serves(t, data, InEnvironment(key)...)
+		serves(t, data, kit.InEnvironment(key)...)
 		write(t, file, key, 0o600)
 		if faults, means := verified(t, data); faults != 0 {
 			t.Errorf("%s, with the key restored: %s", what, means)
@@ -279,12 +253,12 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 func TestUnsuitableBackupTargets(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := served(t)
-	_, said, code := Command(t, "backup", "--data", dir, "--to", "/dev/null/x")
-	if CheckMessage(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
+	_, said, code := kit.Command(t, "backup", "--data", dir, "--to", "/dev/null/x")
+	if kit.CheckMessage(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
-	_, said, code = Command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
-	if CheckMessage(t, "within", said, "is inside the data directory"); code != 2 {
+	_, said, code = kit.Command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
+	if kit.CheckMessage(t, "within", said, "is inside the data directory"); code != 2 {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 }

@@ -4,16 +4,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestUploadsDoNotLockTheOwner: a thief of the organization's token uploads keys a
 // thousand times. Bob can still restore and rotate his keys, and Alice can verify what he
 // signed with a former key.
 func TestUploadsDoNotLockTheOwner(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		alice, bob := s.ProfileAt(t, s.Base, "alice"), s.ProfileAt(t, s.Base, "bob")
 		bob.Run("send", alice.Handle(), "signed with the first key")
-		first := Text(bob.Run("key", "show", "bob"), "signing_kid")
+		first := kit.Text(bob.Run("key", "show", "bob"), "signing_kid")
 		bob.Run("agent", "rotate-keys", "bob")
 		thief := bob.Org()
 		var taken, refused atomic.Int64
@@ -21,8 +23,8 @@ func TestUploadsDoNotLockTheOwner(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				for range 250 {
-					sign, seal := NewKeys()
-					switch a := thief.Post("/agents/"+bob.ID+"/keys", obj{"signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}); {
+					sign, seal := kit.NewKeys()
+					switch a := thief.Post("/agents/"+bob.ID+"/keys", obj{"signing_public_key": kit.SignJWK(sign), "encryption_public_key": kit.SealJWK(seal)}); {
 					case a.Status == 200:
 						taken.Add(1)
 					case a.Status == 403 && a.Body["quota"] == "former_keys":

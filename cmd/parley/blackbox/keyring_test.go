@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // keyringOf returns the directory of a keyring and the two files of a shard with a key:
@@ -28,7 +30,7 @@ func keyringOf(t *testing.T, data string) (dir, a, b string) {
 	}
 	most := 0
 	for _, f := range files {
-		if n := len(ContentOf(t, f)); n > most {
+		if n := len(kit.ContentOf(t, f)); n > most {
 			a, most = f, n
 		}
 	}
@@ -38,8 +40,8 @@ func keyringOf(t *testing.T, data string) (dir, a, b string) {
 // faultsIn returns the faults that `parley verify` finds in a data directory, by check.
 func faultsIn(t *testing.T, data string) (byCheck map[string]float64, means string) {
 	t.Helper()
-	cmd := exec.Command(Binary, "verify", "--json", "--data", data)
-	cmd.Env = CleanEnvironment()
+	cmd := exec.Command(kit.Binary, "verify", "--json", "--data", data)
+	cmd.Env = kit.CleanEnvironment()
 	out, err := cmd.Output()
 	var v struct {
 		Checks []struct {
@@ -58,7 +60,7 @@ func faultsIn(t *testing.T, data string) (byCheck map[string]float64, means stri
 		}
 	}
 	for _, f := range v.First {
-		means += Text(f, "where") + ": " + Text(f, "means") + "\n"
+		means += kit.Text(f, "where") + ": " + kit.Text(f, "means") + "\n"
 	}
 	if (err == nil) != (len(byCheck) == 0) {
 		t.Errorf("verify ended with %v and found %v", err, byCheck)
@@ -78,9 +80,9 @@ func putBack(t *testing.T, from, to string) {
 // the other; without one, or with an old file, no server starts, and the error names the
 // shard. verify finds each of them and changes nothing.
 func TestKeyringDamage(t *testing.T) {
-	OneServerOnly(t, "it works on the directory of a stopped server")
+	kit.OneServerOnly(t, "it works on the directory of a stopped server")
 	t.Parallel()
-	s := Start(t)
+	s := kit.Start(t)
 	first := s.Org(t)
 	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
@@ -103,7 +105,7 @@ func TestKeyringDamage(t *testing.T) {
 	sound := filepath.Join(t.TempDir(), "sound")
 	putBack(t, dir, sound)
 	flip := func(path string) {
-		content := bytes.Clone(ContentOf(t, path))
+		content := bytes.Clone(kit.ContentOf(t, path))
 		content[len(content)/2] ^= 4
 		write(t, path, content, 0o600)
 	}
@@ -145,25 +147,25 @@ func TestKeyringDamage(t *testing.T) {
 			}
 		}
 		if !c.starts {
-			said := Fails(t, s.Dir)
-			CheckMessage(t, what, said, c.says, "parley restore")
+			said := kit.Fails(t, s.Dir)
+			kit.CheckMessage(t, what, said, c.says, "parley restore")
 			if what == "all removed" {
-				CheckMessage(t, what+", loss accepted", Fails(t, s.Dir, "--accept-loss"), "keyring", "organizations")
+				kit.CheckMessage(t, what+", loss accepted", kit.Fails(t, s.Dir, "--accept-loss"), "keyring", "organizations")
 				if faults, means := faultsIn(t, s.Dir); !maps.Equal(faults, map[string]float64{"keyring": 1}) {
 					t.Errorf("after refusals: %v\n%s", faults, means)
 				}
 			}
 			continue
 		}
-		s.repairs(t, what, c.says, first, o)
+		repairs(s, t, what, c.says, first, o)
 	}
 }
 
 // verifyError returns what verify writes to standard error when it finds faults.
 func verifyError(t *testing.T, data string) string {
 	t.Helper()
-	cmd := exec.Command(Binary, "verify", "--data", data)
-	cmd.Env = CleanEnvironment()
+	cmd := exec.Command(kit.Binary, "verify", "--data", data)
+	cmd.Env = kit.CleanEnvironment()
 	var failed *exec.ExitError
 	if _, err := cmd.Output(); !errors.As(err, &failed) {
 		t.Fatalf("verify ended with %v", err)
@@ -181,9 +183,9 @@ func TestALostKeyringIsNotMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{{"--accept-loss"}, nil} {
-		CheckMessage(t, "lost", Fails(t, dir, flags...), "keyring", "is missing, and the journal has organizations", "parley restore")
+		kit.CheckMessage(t, "lost", kit.Fails(t, dir, flags...), "keyring", "is missing, and the journal has organizations", "parley restore")
 	}
-	if Exists(keys) {
+	if kit.Exists(keys) {
 		t.Error("a refused start made a keyring")
 	}
 	if faults, means := faultsIn(t, dir); faults["org-keys"] != 1 {
@@ -192,9 +194,9 @@ func TestALostKeyringIsNotMadeAnew(t *testing.T) {
 }
 
 // repairs starts a server, which must repair a file of the keyring and log its name.
-func (s *Server) repairs(t *testing.T, what, file string, orgs ...*Org) {
+func repairs(s *kit.Server, t *testing.T, what, file string, orgs ...*kit.Org) {
 	t.Helper()
-	again, err := Launch(s.Addr, s.Dir)
+	again, err := kit.Launch(s.Addr, s.Dir)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -217,15 +219,15 @@ func (s *Server) repairs(t *testing.T, what, file string, orgs ...*Org) {
 // finds a key for every organization.
 func TestKillDuringRegistrations(t *testing.T) {
 	const kills = 6
-	s := Start(t)
-	acked := map[string]*Org{}
+	s := kit.Start(t)
+	acked := map[string]*kit.Org{}
 	for range kills {
 		var mu sync.Mutex
 		var clients sync.WaitGroup
 		for range 6 {
 			clients.Go(func() {
 				for {
-					slug := FreshSlug()
+					slug := kit.FreshSlug()
 					challenge := s.Call(t, "", "POST", "/auth/register", obj{"email": slug + "@example.org", "org_slug": slug, "org_name": slug})
 					if challenge.Err != nil || challenge.Status != 201 {
 						return
@@ -235,7 +237,7 @@ func TestKillDuringRegistrations(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					acked[slug] = &Org{Client: solved.Str("client_id"), Secret: solved.Str("client_secret")}
+					acked[slug] = &kit.Org{Client: solved.Str("client_id"), Secret: solved.Str("client_secret")}
 					mu.Unlock()
 				}
 			})
@@ -256,7 +258,7 @@ func TestKillDuringRegistrations(t *testing.T) {
 	if len(acked) < kills {
 		t.Errorf("only %d organizations registered", len(acked))
 	}
-	if _, a, _ := keyringOf(t, s.Dir); len(ContentOf(t, a)) < 100+49 {
+	if _, a, _ := keyringOf(t, s.Dir); len(kit.ContentOf(t, a)) < 100+49 {
 		t.Error("no key was stored")
 	}
 	if err := s.Drain(10 * time.Second); err != nil {
@@ -270,22 +272,22 @@ func TestKillDuringRegistrations(t *testing.T) {
 // TestKillDuringTheFirstStart kills a server while it makes journal, master key and
 // keyring. The next start completes what is missing.
 func TestKillDuringTheFirstStart(t *testing.T) {
-	OneServerOnly(t, "it works on the directory of a stopped server")
+	kit.OneServerOnly(t, "it works on the directory of a stopped server")
 	whole, cut := 0, 0
 	for try := range 16 {
 		dir := filepath.Join(t.TempDir(), strconv.Itoa(try))
-		s := &Server{Dir: dir}
+		s := &kit.Server{Dir: dir}
 		if err := s.Begin("127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(try*20) * time.Millisecond)
 		s.Kill()
-		if Exists(filepath.Join(dir, "journal", "keyring")) {
+		if kit.Exists(filepath.Join(dir, "journal", "keyring")) {
 			whole++
-		} else if Exists(filepath.Join(dir, "journal")) {
+		} else if kit.Exists(filepath.Join(dir, "journal")) {
 			cut++
 		}
-		again, err := Launch("127.0.0.1:0", dir)
+		again, err := kit.Launch("127.0.0.1:0", dir)
 		if err != nil {
 			t.Fatalf("try %d: %v", try, err)
 		}
@@ -310,13 +312,13 @@ func TestServersShareABackupDirectory(t *testing.T) {
 	backups := filepath.Join(t.TempDir(), "b")
 	first, _, _ := served(t)
 	second, _, _ := served(t)
-	Succeeds(t, "backup", "--data", first, "--to", backups)
-	Succeeds(t, "backup", "--data", second, "--to", backups)
+	kit.Succeeds(t, "backup", "--data", first, "--to", backups)
+	kit.Succeeds(t, "backup", "--data", second, "--to", backups)
 	twin := filepath.Join(t.TempDir(), "twin")
-	Succeeds(t, "restore", "--from", backups+"@"+Snapshots(t, backups)[0], "--data", twin)
+	kit.Succeeds(t, "restore", "--from", backups+"@"+kit.Snapshots(t, backups)[0], "--data", twin)
 	register := func(data string) {
 		t.Helper()
-		s, err := Launch("127.0.0.1:0", data)
+		s, err := kit.Launch("127.0.0.1:0", data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,20 +329,20 @@ func TestServersShareABackupDirectory(t *testing.T) {
 	}
 	register(first)
 	register(twin)
-	Succeeds(t, "backup", "--data", first, "--to", backups)
-	before := Snapshots(t, backups)
-	_, said, code := Command(t, "backup", "--data", twin, "--to", backups)
-	if CheckMessage(t, "the twin", said, "keys that this keyring does not have", "its own backup directory"); code == 0 {
+	kit.Succeeds(t, "backup", "--data", first, "--to", backups)
+	before := kit.Snapshots(t, backups)
+	_, said, code := kit.Command(t, "backup", "--data", twin, "--to", backups)
+	if kit.CheckMessage(t, "the twin", said, "keys that this keyring does not have", "its own backup directory"); code == 0 {
 		t.Error("the twin made a backup")
 	}
-	if after := Snapshots(t, backups); !slices.Equal(before, after) || len(before) != 3 {
+	if after := kit.Snapshots(t, backups); !slices.Equal(before, after) || len(before) != 3 {
 		t.Errorf("the snapshots %q became %q", before, after)
 	}
-	Succeeds(t, "backup", "--data", twin, "--to", backups+"-of-the-twin")
+	kit.Succeeds(t, "backup", "--data", twin, "--to", backups+"-of-the-twin")
 	for _, snapshot := range before {
 		data := filepath.Join(t.TempDir(), snapshot)
-		Succeeds(t, "backup", "check", backups+"@"+snapshot)
-		Succeeds(t, "restore", "--from", backups+"@"+snapshot, "--data", data)
+		kit.Succeeds(t, "backup", "check", backups+"@"+snapshot)
+		kit.Succeeds(t, "restore", "--from", backups+"@"+snapshot, "--data", data)
 		if faults, means := faultsIn(t, data); len(faults) != 0 {
 			t.Errorf("%s: %v\n%s", snapshot, faults, means)
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
+	"parley/cmd/parley/blackbox/kit"
 	"parley/cmd/parley/history"
 )
 
@@ -131,7 +131,7 @@ func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcup
 		out = append(out, o)
 	}
 	for i, o := range out {
-		if o.Input.(logRequest).append != "" && o.Return != never && o.Return-o.Call > int64(SettleWait) {
+		if o.Input.(logRequest).append != "" && o.Return != never && o.Return-o.Call > int64(kit.SettleWait) {
 			out[i].Return = max(o.Return, last.Call-1)
 		}
 	}

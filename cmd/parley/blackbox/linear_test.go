@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 	"parley/cmd/parley/history"
 )
 
@@ -38,26 +39,26 @@ func (r *recorder) died(at time.Duration) {
 
 // inLives runs clients. If the server is to be killed, it does so during their requests,
 // restarts it and runs them again. Nodes are struck while clients go on.
-func (w *recordedServer) inLives(recorders []*recorder, run func()) {
-	if w.direct != nil {
-		w.throughStrike(run)
+func inLives(w *recorded.Server, recorders []*recorder, run func()) {
+	if w.Direct != nil {
+		throughStrike(w, run)
 	}
-	if w.mortal {
+	if w.Mortal {
 		done := make(chan struct{})
-		w.dying.Store(false)
+		w.Dying.Store(false)
 		go func() {
 			defer close(done)
 			run()
 		}()
 		time.Sleep(time.Duration(60+rand.IntN(60)) * time.Millisecond)
-		w.dying.Store(true)
-		w.s.Kill()
-		dead := w.now()
+		w.Dying.Store(true)
+		w.S.Kill()
+		dead := w.Now()
 		<-done
 		for _, r := range recorders {
 			r.died(dead)
 		}
-		w.restarted()
+		restarted(w)
 	}
 	run()
 	for _, r := range recorders {
@@ -67,8 +68,8 @@ func (w *recordedServer) inLives(recorders []*recorder, run func()) {
 
 // impatient returns a context that sometimes expires before the answer. Nodes that are struck
 // leave enough outcomes unknown, and each makes a history harder to judge.
-func (w *recordedServer) impatient() (context.Context, context.CancelFunc) {
-	if w.apart.Load() || rand.IntN(25) > 0 {
+func impatient(w *recorded.Server) (context.Context, context.CancelFunc) {
+	if w.Apart.Load() || rand.IntN(25) > 0 {
 		return context.Background(), func() {}
 	}
 	return context.WithTimeout(context.Background(), time.Duration(rand.IntN(2000))*time.Microsecond)
@@ -76,24 +77,24 @@ func (w *recordedServer) impatient() (context.Context, context.CancelFunc) {
 
 // linearly runs a test on servers with one journal and with four, once without and once
 // with a kill in the middle, and on three nodes that are struck in turn.
-func linearly(t *testing.T, test func(t *testing.T, w *recordedServer)) {
-	for _, v := range Variants {
+func linearly(t *testing.T, test func(t *testing.T, w *recorded.Server)) {
+	for _, v := range kit.Variants {
 		for _, kill := range []bool{false, true} {
 			name := "journals=" + v.Journals
 			if kill {
 				name += ",killed"
 			}
 			t.Run(name, func(t *testing.T) {
-				w := newRecordedServer(t, Start(t, "--journals", v.Journals), 2, 4)
-				w.mortal = kill
+				w := recorded.NewServer(t, kit.Start(t, "--journals", v.Journals), 2, 4)
+				w.Mortal = kill
 				test(t, w)
 			})
 		}
 	}
 	t.Run("3 nodes", func(t *testing.T) {
-		n := StartNodes(t, 3)
-		w := newRecordedServer(t, n.Server(), 2, 4)
-		w.direct = n
+		n := kit.StartNodes(t, 3)
+		w := recorded.NewServer(t, n.Server(), 2, 4)
+		w.Direct = n
 		test(t, w)
 	})
 }
@@ -102,18 +103,18 @@ func linearly(t *testing.T, test func(t *testing.T, w *recordedServer)) {
 // register that follows the transition table, under concurrent requests and lost answers.
 func TestStatusIsLinearizable(t *testing.T) {
 	const conversations, clients, each, rounds = 6, 4, 20, 4
-	linearly(t, func(t *testing.T, w *recordedServer) {
+	linearly(t, func(t *testing.T, w *recorded.Server) {
 		ops, winners := 0, 0
 		for range rounds {
 			var recorders []*recorder
 			for range conversations {
-				w.begin(AnyOf(w.senders), AnyOf(w.popular))
+				w.Begin(kit.AnyOf(w.Senders), kit.AnyOf(w.Popular))
 				recorders = append(recorders, &recorder{})
 			}
-			latest := w.conversations.all[len(w.conversations.all)-conversations:]
-			w.inLives(recorders, func() {
-				Concurrently(conversations*clients, func(i int) bool {
-					return w.operate(latest[i/clients], i%clients, each, recorders[i/clients])
+			latest := w.Conversations.All[len(w.Conversations.All)-conversations:]
+			inLives(w, recorders, func() {
+				kit.Concurrently(conversations*clients, func(i int) bool {
+					return operate(w, latest[i/clients], i%clients, each, recorders[i/clients])
 				})
 			})
 			for _, r := range recorders {
@@ -125,29 +126,29 @@ func TestStatusIsLinearizable(t *testing.T) {
 			winners += flagsStatus(t, recorders)
 		}
 		t.Logf("%d operations on %d conversations; %d second winners were planted and found", ops, conversations*rounds, winners)
-		if winners == 0 && w.direct == nil {
+		if winners == 0 && w.Direct == nil {
 			t.Error("no second winner could be planted")
 		}
 	})
 }
 
 // operate makes n requests on one conversation, or fewer if the server dies.
-func (w *recordedServer) operate(k *trackedConversation, client, n int, r *recorder) bool {
+func operate(w *recorded.Server, k *recorded.TrackedConversation, client, n int, r *recorder) bool {
 	side := client % 2
-	for i := 0; w.goesOn(i, n); i++ {
-		ctx, cancel := w.impatient()
+	for i := 0; goesOn(w, i, n); i++ {
+		ctx, cancel := impatient(w)
 		switch dice := rand.IntN(10); {
 		case dice < 4:
-			if look, err := w.look(ctx, k, k.sides[side]); err == nil {
+			if look, err := w.Look(ctx, k, k.Sides[side]); err == nil {
 				r.add(client, look.Span, statusRequest{kind: "look"}, statusAnswer{history.Acked, look.Status}, false)
 			}
 		case dice < 9:
-			out := w.move(ctx, k, k.sides[side], someStatus(side))
+			out := w.Move(ctx, k, k.Sides[side], recorded.SomeStatus(side))
 			if overloaded := out.Outcome == history.Refused && out.Current == ""; !overloaded {
 				r.add(client, out.Span, statusRequest{"move", out.To}, statusAnswer{out.Outcome, out.Current}, out.Outcome == history.Unknown)
 			}
 		default:
-			out := w.send(ctx, attempt{from: k.sides[side], to: k.sides[1-side], key: w.newKey(), replyTo: k.question()})
+			out := w.Send(ctx, recorded.Attempt{From: k.Sides[side], To: k.Sides[1-side], Key: w.NewKey(), ReplyTo: k.AnyMessage()})
 			if out.Refusal != "overloaded" {
 				r.add(client, out.Span, statusRequest{kind: "reply"}, statusAnswer{outcome: out.Outcome}, out.Outcome == history.Unknown)
 			}
@@ -214,31 +215,31 @@ func refused(t *testing.T, what string, judge func([]porcupine.Operation) porcup
 // reads return whole.
 func TestInboxIsLinearizable(t *testing.T) {
 	const boxes, appenders, readers, each, rounds = 3, 4, 2, 15, 3
-	linearly(t, func(t *testing.T, w *recordedServer) {
+	linearly(t, func(t *testing.T, w *recorded.Server) {
 		ops, lost, stale, swapped := 0, 0, 0, 0
 		for range rounds {
-			var to []*participant
+			var to []*recorded.Participant
 			var recorders []*recorder
 			for range boxes {
-				to, recorders = append(to, newParticipant(w.s.Org(t), "box")), append(recorders, &recorder{})
+				to, recorders = append(to, recorded.NewParticipant(w.S.Org(t), "box")), append(recorders, &recorder{})
 			}
-			again := make([]*attempt, boxes*(appenders+readers))
-			w.inLives(recorders, func() {
-				Concurrently(len(again), func(i int) bool {
+			again := make([]*recorded.Attempt, boxes*(appenders+readers))
+			inLives(w, recorders, func() {
+				kit.Concurrently(len(again), func(i int) bool {
 					box, client := i%boxes, i/boxes
 					if client < appenders {
-						w.append(w.senders[client], to[box], client, each, recorders[box], &again[i])
+						appendTo(w, w.Senders[client], to[box], client, each, recorders[box], &again[i])
 					} else {
-						w.list(to[box], client, each, recorders[box])
+						listInbox(w, to[box], client, each, recorders[box])
 					}
 					return true
 				})
 			})
 			for i, r := range recorders {
-				if !w.whole(to[i]) {
+				if !w.Whole(to[i]) {
 					t.Fatal("the inbox cannot be read")
 				}
-				w.list(to[i], appenders+readers, 1, r)
+				listInbox(w, to[i], appenders+readers, 1, r)
 				ops += len(r.ops)
 				if got := linearLog(r.ops); got != porcupine.Ok {
 					t.Fatalf("%s: no order explains these answers:\n%s", got, shown(r.ops))
@@ -254,17 +255,17 @@ func TestInboxIsLinearizable(t *testing.T) {
 	})
 }
 
-// append sends n messages to an inbox, or fewer if the server dies. After a restart it
+// appendTo sends n messages to an inbox, or fewer if the server dies. After a restart it
 // repeats a send with unknown outcome with the same key.
-func (w *recordedServer) append(from, to *participant, client, n int, r *recorder, again **attempt) {
-	for i := 0; w.goesOn(i, n); i++ {
+func appendTo(w *recorded.Server, from, to *recorded.Participant, client, n int, r *recorder, again **recorded.Attempt) {
+	for i := 0; goesOn(w, i, n); i++ {
 		at := *again
 		ctx, cancel := context.Background(), func() {}
 		if at == nil {
-			at = &attempt{from: from, to: to, key: w.newKey()}
-			ctx, cancel = w.impatient()
+			at = &recorded.Attempt{From: from, To: to, Key: w.NewKey()}
+			ctx, cancel = impatient(w)
 		}
-		out := w.send(ctx, *at)
+		out := w.Send(ctx, *at)
 		cancel()
 		if out.Outcome == history.Refused {
 			continue // overloaded: nothing was done
@@ -274,21 +275,21 @@ func (w *recordedServer) append(from, to *participant, client, n int, r *recorde
 		if unknown {
 			*again = at
 		}
-		r.add(client, out.Span, logRequest{append: at.key}, logAnswer{unknown: unknown}, unknown)
+		r.add(client, out.Span, logRequest{append: at.Key}, logAnswer{unknown: unknown}, unknown)
 	}
 }
 
-// list reads the whole inbox n times, or fewer if the server dies.
-func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
-	for i := 0; w.goesOn(i, n); i++ {
-		page, err := w.page(p, 20+rand.IntN(80), 1000)
+// listInbox reads the whole inbox n times, or fewer if the server dies.
+func listInbox(w *recorded.Server, p *recorded.Participant, client, n int, r *recorder) {
+	for i := 0; goesOn(w, i, n); i++ {
+		page, err := w.Page(p, 20+rand.IntN(80), 1000)
 		if err != nil {
 			continue
 		}
 		var keys strings.Builder
 		for _, m := range slices.Backward(page.Rows) {
 			payload, _ := base64.RawURLEncoding.DecodeString(m.Payload)
-			keys.WriteString(strings.TrimPrefix(string(payload), payloadOf) + " ")
+			keys.WriteString(strings.TrimPrefix(string(payload), recorded.PayloadOf) + " ")
 		}
 		r.add(client, page.Span, logRequest{}, logAnswer{keys: keys.String()}, false)
 	}

@@ -3,6 +3,9 @@ package blackbox
 import (
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 // TestManySendersOneInbox: every acknowledged message is in the inbox exactly once; every
@@ -10,19 +13,19 @@ import (
 // began comes before it.
 func TestManySendersOneInbox(t *testing.T) {
 	const senders, each = 64, 20
-	Alone(t, func(t *testing.T, s *Server) {
-		w := newRecordedServer(t, s, 1, senders)
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
+		w := recorded.NewServer(t, s, 1, senders)
 		began := time.Now()
-		Concurrently(senders, func(i int) bool {
+		kit.Concurrently(senders, func(i int) bool {
 			for range each {
-				w.write(attempt{from: w.senders[i], to: w.popular[0], key: w.newKey()})
+				w.Write(recorded.Attempt{From: w.Senders[i], To: w.Popular[0], Key: w.NewKey()})
 			}
 			return true
 		})
 		t.Logf("%d sends in %v", senders*each, time.Since(began))
-		w.readAll(nil, true)
-		w.check()
-		if n := w.tally.acked.Load(); n < senders*each {
+		w.ReadAll(nil, true)
+		w.Check()
+		if n := w.Tally.Acked.Load(); n < senders*each {
 			t.Errorf("only %d messages were acknowledged", n)
 		}
 	})
@@ -32,21 +35,21 @@ func TestManySendersOneInbox(t *testing.T) {
 // same order.
 func TestHotConversation(t *testing.T) {
 	const callers, each = 16, 15
-	Alone(t, func(t *testing.T, s *Server) {
-		w := newRecordedServer(t, s, 1, 1)
-		if !w.begin(w.senders[0], w.popular[0]) {
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
+		w := recorded.NewServer(t, s, 1, 1)
+		if !w.Begin(w.Senders[0], w.Popular[0]) {
 			t.Fatal("the conversation did not begin")
 		}
-		k := w.conversations.all[0]
-		Concurrently(callers, func(i int) bool {
+		k := w.Conversations.All[0]
+		kit.Concurrently(callers, func(i int) bool {
 			for range each {
-				w.write(attempt{from: k.sides[i%2], to: k.sides[1-i%2], key: w.newKey(), replyTo: k.question()})
+				w.Write(recorded.Attempt{From: k.Sides[i%2], To: k.Sides[1-i%2], Key: w.NewKey(), ReplyTo: k.AnyMessage()})
 			}
 			return true
 		})
-		w.readAll(nil, true)
-		w.check()
-		if n := w.tally.acked.Load(); n < 1+callers*each {
+		w.ReadAll(nil, true)
+		w.Check()
+		if n := w.Tally.Acked.Load(); n < 1+callers*each {
 			t.Errorf("only %d messages were acknowledged", n)
 		}
 	})

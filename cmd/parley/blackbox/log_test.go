@@ -5,20 +5,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestLogOfStartAndStop: the log states the version and addresses, unsafe settings, and
 // the shutdown. With JSON, standard error has nothing else, even if the start fails.
 func TestLogOfStartAndStop(t *testing.T) {
-	OneServerOnly(t, "it judges the whole log")
-	s := Start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
+	kit.OneServerOnly(t, "it judges the whole log")
+	s := kit.Start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
 	if err := s.Drain(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	logged := jsonLines(t, s.Log.Text())
 	started := logged["the server has started"]
 	for _, name := range []string{"version", "data", "listen", "admin_listen", "quota_profile"} {
-		if Text(started, name) == "" {
+		if kit.Text(started, name) == "" {
 			t.Errorf("the log of the start has no %s: %v", name, started)
 		}
 	}
@@ -34,8 +36,8 @@ func TestLogOfStartAndStop(t *testing.T) {
 	if len(flags) != 3 || !flags["--base-url"] || !flags["--dev"] || !flags["--quota-profile"] {
 		t.Errorf("the warnings are %v", flags)
 	}
-	said := Fails(t, s.Dir, "--log-format", "json", "--journals", "9")
-	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(Text(ended, "error"), "journals") || ended["exit"] != 1.0 {
+	said := kit.Fails(t, s.Dir, "--log-format", "json", "--journals", "9")
+	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(kit.Text(ended, "error"), "journals") || ended["exit"] != 1.0 {
 		t.Errorf("a start that fails: %s", said)
 	}
 }
@@ -47,13 +49,13 @@ func jsonLines(t *testing.T, log string) map[string]obj {
 	lines := map[string]obj{}
 	for line := range strings.Lines(log) {
 		var o obj
-		if strings.HasPrefix(line, Announcement) {
+		if strings.HasPrefix(line, kit.Announcement) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			t.Errorf("not JSON: %s", line)
 		}
-		lines[Text(o, "msg")] = o
+		lines[kit.Text(o, "msg")] = o
 	}
 	return lines
 }

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // smtpServer is a mail server that accepts and keeps every email.
@@ -214,15 +216,15 @@ func (o *smtpServer) waitForSessions(t testing.TB, n int) []string {
 // certificate it writes to caFile.
 func newTLSServer(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	t.Helper()
-	by, err := NewAuthority()
+	by, err := kit.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := by.Issue(Leaf{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour), Host: "127.0.0.1"})
+	certificate, err := by.Issue(kit.Leaf{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour), Host: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.CreateTemp(Scratch, "mail-ca-*.pem")
+	file, err := os.CreateTemp(kit.Scratch, "mail-ca-*.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +307,7 @@ func emailFaults(m *receivedEmail, from, to string) (faults []string) {
 func TestEmailFaultsControl(t *testing.T) {
 	t.Parallel()
 	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +
-		"\r\nMessage-ID: <" + RandomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
+		"\r\nMessage-ID: <" + kit.RandomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
 		"curl https://service.example/auth/verify-email --json '{\"token\":\"abc\"}'\r\n"
 	swap := func(from, to string) func(m *receivedEmail) {
 		return func(m *receivedEmail) { m.raw = bytes.Replace(m.raw, []byte(from), []byte(to), 1) }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 const mailSender = "parley@service.example"
@@ -17,22 +19,22 @@ func mailFlags(journals string, o *smtpServer, more ...string) []string {
 
 // registers registers an organization with the given email address. It returns nil if the
 // address is invalid.
-func (s *Server) registers(t testing.TB, email, name string) *Org {
+func registers(s *kit.Server, t testing.TB, email, name string) *kit.Org {
 	t.Helper()
-	slug := FreshSlug()
+	slug := kit.FreshSlug()
 	c := s.Call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": slug, "org_name": name})
 	if c.Status == 422 {
 		c.Invalid("body.email", "")
 		return nil
 	}
 	a := s.Call(t, "", "POST", "/auth/register/solve", c.Want(201).Solution()).Want(201).Is("trust_tier", 0)
-	o := &Org{T: t, S: s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
+	o := &kit.Org{T: t, S: s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
 	o.Token = s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
 	return o
 }
 
 // cleared checks whether the organization may do what trust tier 1 allows.
-func (o *Org) cleared(may bool) {
+func cleared(o *kit.Org, may bool) {
 	o.T.Helper()
 	if may {
 		o.Get("/org").Want(200).Is("trust_tier", 1)
@@ -40,7 +42,7 @@ func (o *Org) cleared(may bool) {
 		return
 	}
 	o.Get("/org").Want(200).Is("trust_tier", 0)
-	for _, path := range []string{"/agents", "/messages", "/messages/sync", "/messages/" + Nobody + "/reply"} {
+	for _, path := range []string{"/agents", "/messages", "/messages/sync", "/messages/" + kit.Nobody + "/reply"} {
 		o.Post(path, obj{}).As("not cleared, before its schema is judged").Refused(403, "trust_tier_required")
 	}
 }
@@ -48,11 +50,11 @@ func (o *Org) cleared(may bool) {
 // TestMailedTokenClears: a new organization has restricted rights. The token of its email
 // lifts the restriction without a new access token.
 func TestMailedTokenClears(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		mails, admin := newSMTPServer(t, &smtpServer{}), FreeAddress(t)
-		s := Start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
-		verify := func(token any) *Answer { return s.Call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
-		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
+	kit.Own(t, func(t *testing.T, journals string) {
+		mails, admin := newSMTPServer(t, &smtpServer{}), kit.FreeAddress(t)
+		s := kit.Start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
+		verify := func(token any) *kit.Answer { return s.Call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
+		a, b := registers(s, t, "ops@a.example", "A"), registers(s, t, "ops@b.example", "B")
 		first, second := mails.waitForEmail(t, "ops@a.example"), mails.waitForEmail(t, "ops@b.example")
 		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
 			for _, fault := range emailFaults(m, mailSender, to) {
@@ -62,7 +64,7 @@ func TestMailedTokenClears(t *testing.T) {
 				t.Errorf("the email does not link to this server: %s", m.raw)
 			}
 		}
-		a.cleared(false)
+		cleared(a, false)
 		token := first.token()
 		sealed, _ := base64.RawURLEncoding.DecodeString(token)
 		for i := range sealed { // changing any bit makes it invalid
@@ -74,25 +76,25 @@ func TestMailedTokenClears(t *testing.T) {
 			verify(wrong).As("%.20q", wrong).Refused(404, "not_found")
 		}
 		verify(nil).Invalid("body.token", "missing")
-		a.cleared(false)
+		cleared(a, false)
 		verify(token).Want(200).Is("org_id", a.ID, "org_slug", a.Slug, "trust_tier", 1)
-		a.cleared(true)
+		cleared(a, true)
 		a.Agent("alice")
-		b.cleared(false)
+		cleared(b, false)
 
 		// A token cannot be used twice: it does not restore a tier that the operator
 		// lowered.
 		verify(token).As("again").Want(200).Is("trust_tier", 1)
-		Succeeds(t, "org", "tier", a.Slug, "0", "--admin", "http://"+admin, "--data", s.Dir)
+		kit.Succeeds(t, "org", "tier", a.Slug, "0", "--admin", "http://"+admin, "--data", s.Dir)
 		verify(token).As("after the operator").Want(200).Is("trust_tier", 0)
-		a.cleared(false)
+		cleared(a, false)
 
 		// A token that was sent before a crash is valid after it.
 		s.Kill()
 		said := s.Log.Text()
 		s.Restart(t)
 		verify(second.token()).Want(200).Is("org_id", b.ID, "trust_tier", 1)
-		b.cleared(true)
+		cleared(b, true)
 		for _, secret := range []string{token, second.token()} {
 			if strings.Contains(said+s.Log.Text(), secret) {
 				t.Error("the log shows a token")
@@ -106,8 +108,8 @@ func TestMailedTokenClears(t *testing.T) {
 func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 	t.Parallel()
 	mails := newSMTPServer(t, &smtpServer{})
-	one, other := Start(t, mailFlags("1", mails)...), Start(t, mailFlags("1", mails)...)
-	one.registers(t, "ops@one.example", "one")
+	one, other := kit.Start(t, mailFlags("1", mails)...), kit.Start(t, mailFlags("1", mails)...)
+	registers(one, t, "ops@one.example", "one")
 	token := obj{"token": mails.waitForEmail(t, "ops@one.example").token()}
 	other.Call(t, "", "POST", "/auth/verify-email", token).Refused(404, "not_found")
 	one.Kill()
@@ -121,7 +123,7 @@ func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 func TestEmailHasNoUserText(t *testing.T) {
 	t.Parallel()
 	mails := newSMTPServer(t, &smtpServer{})
-	s := Start(t, mailFlags("1", mails)...)
+	s := kit.Start(t, mailFlags("1", mails)...)
 	name, want := "Acme hello", 1 // an address with line ends is rejected
 	for address, to := range map[string]string{
 		"a@b.example\r\nBcc:x@b.example": "", "a\n@b.example": "", "a@b.example\n": "", "a@b.example,x": "", "a\x00@b.example": "", "two\x0b@b.example": "",
@@ -129,7 +131,7 @@ func TestEmailHasNoUserText(t *testing.T) {
 		`<bare@b.example>`: "", `noted@b.example(Bcc:x)`: "", `list:listed@b.example;`: "",
 		`"quo\"ted"@b.example`: "", "o'brien@b.example": "o'brien@b.example", `left<open@b.example`: "", `a@b.example>`: "", `a;b@c`: "", `.a@b.example`: "", "+tag@b.example": "+tag@b.example",
 	} {
-		o := s.registers(t, address, name)
+		o := registers(s, t, address, name)
 		if to != "" && o == nil {
 			t.Errorf("%q was rejected", address)
 		}
@@ -148,7 +150,7 @@ func TestEmailHasNoUserText(t *testing.T) {
 		}
 	}
 	// Emails are sent in order: when this one arrives, no other is pending.
-	s.registers(t, "last@b.example", "last")
+	registers(s, t, "last@b.example", "last")
 	mails.waitForEmail(t, "last@b.example")
 	if n := len(mails.all()); n != want {
 		t.Errorf("%d emails, want %d", n, want)
@@ -165,9 +167,9 @@ func TestMailIsEncrypted(t *testing.T) {
 			if runtime.GOOS != "linux" {
 				t.Skip("SSL_CERT_FILE works on Linux only")
 			}
-			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + RandomHex(8)})
-			s := StartThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
-			s.registers(t, "ops@a.example", "A")
+			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + kit.RandomHex(8)})
+			s := kit.StartThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
+			registers(s, t, "ops@a.example", "A")
 			m := mails.waitForEmail(t, "ops@a.example")
 			for _, fault := range emailFaults(m, mailSender, "ops@a.example") {
 				t.Error(fault)
@@ -181,13 +183,13 @@ func TestMailIsEncrypted(t *testing.T) {
 		})
 		t.Run(name+" of a stranger", func(t *testing.T) {
 			t.Parallel()
-			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + RandomHex(8)})
-			s := Start(t, mailFlags("1", mails)...)
-			o := s.registers(t, "ops@a.example", "A")
+			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + kit.RandomHex(8)})
+			s := kit.Start(t, mailFlags("1", mails)...)
+			o := registers(s, t, "ops@a.example", "A")
 			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
 				t.Errorf("without TLS %q; %d emails", leaks, len(mails.all()))
 			}
-			o.cleared(false)
+			cleared(o, false)
 		})
 	}
 	if got := unencryptedLines([]string{"EHLO x", "STARTTLS", "MAIL FROM:<a@b>", "AUTH PLAIN eA==", "QUIT"}); len(got) != 2 {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // specimen is a valid request, divided into the parts that mutations change.
@@ -91,10 +93,10 @@ func (s specimen) mutant(r *rand.Rand, other specimen) string {
 
 // sendUnchanged sends one request, again while the disk of this machine stalls.
 func sendUnchanged(addr, text string) *mutantAnswers {
-	for until := time.Now().Add(DiskPatience); ; time.Sleep(250 * time.Millisecond) {
+	for until := time.Now().Add(kit.DiskPatience); ; time.Sleep(250 * time.Millisecond) {
 		h := &mutantAnswers{status: map[int]int{}}
 		h.send(addr, text)
-		if h.status[http.StatusServiceUnavailable] == 0 || !DiskStalled(http.StatusServiceUnavailable, h.last) || time.Now().After(until) {
+		if h.status[http.StatusServiceUnavailable] == 0 || !kit.DiskStalled(http.StatusServiceUnavailable, h.last) || time.Now().After(until) {
 			return h
 		}
 	}
@@ -112,7 +114,7 @@ type mutantAnswers struct {
 // faulty reports whether an answer indicates a fault of the server, whatever the input.
 // Shedding load is allowed.
 func faulty(status int, body []byte) bool {
-	return status >= 500 && SummaryOf(status, body) != "503 overloaded"
+	return status >= 500 && kit.SummaryOf(status, body) != "503 overloaded"
 }
 
 // sendMutants sends mutants of a corpus from several connections at once.
@@ -191,7 +193,7 @@ func (c *accessScene) specimens(t *testing.T) (corpus []specimen) {
 			ask := accessAsks[route](c)
 			s := specimen{line: method + " " + ask.path + " HTTP/1.1", headers: []string{"Host: h", "Authorization: Bearer " + c.alice.Token, "Content-Type: application/json", "X-Request-ID: m"}}
 			if route == "POST /oauth/token" {
-				s.headers[1], s.headers[2], s.body = "Authorization: "+Basic(c.alice.Client, c.alice.Secret), "Content-Type: application/x-www-form-urlencoded", "grant_type=client_credentials&scope=org"
+				s.headers[1], s.headers[2], s.body = "Authorization: "+kit.Basic(c.alice.Client, c.alice.Secret), "Content-Type: application/x-www-form-urlencoded", "grant_type=client_credentials&scope=org"
 			}
 			if ask.body != nil {
 				body, err := json.Marshal(ask.body)
@@ -203,15 +205,15 @@ func (c *accessScene) specimens(t *testing.T) (corpus []specimen) {
 			corpus = append(corpus, s)
 		}
 	}
-	full := Message(c.bob, obj{
+	full := kit.Message(c.bob, obj{
 		"from_handle": c.alice.Handle, "encryption_version": "hpke-v1", "sender_signing_kid": c.alice.SignKid(), "metadata": obj{"a": []any{1, "b", nil}}, "content_type": "text/plain", "payload_schema": "https://a.example/s",
-		"sender_attestations": []any{"e30.e30.AA"}, "self_encrypted_payload": "QQ", "parent_conversation_id": Text(c.message(), "conversation_id"), "conversation_metadata": obj{"k": "v"},
+		"sender_attestations": []any{"e30.e30.AA"}, "self_encrypted_payload": "QQ", "parent_conversation_id": kit.Text(c.message(), "conversation_id"), "conversation_metadata": obj{"k": "v"},
 	})
 	body, _ := json.Marshal(full)
 	headers := []string{"Host: h", "Authorization: Bearer " + c.alice.Token, "X-Svc-Agent: " + c.alice.ID, "Idempotency-Key: key", "Content-Type: application/json; charset=utf-8"}
 	corpus = append(corpus, specimen{"POST /messages HTTP/1.1", string(body), headers})
-	for _, path := range []string{c.alice.Path("/messages?limit=3&type=svc.v1.dm"), c.alice.Path("/conversations?limit=3&cursor=AAAA"), "/conversations/" + Text(c.message(), "conversation_id") + "/messages?limit=1&order=desc", "/agents?include_revoked=true", strings.TrimPrefix(c.alice.PollURL, c.s.Base) + "?since=2026-11-21T10:00:00.5%2B02:00", "/agents/keys?ids=" + c.alice.ID + "," + c.bob.ID, "/agents/" + c.alice.Handle + "/keys?kid=" + c.alice.SignKid(), c.alice.Path("/stream")} {
-		corpus = append(corpus, specimen{"GET " + path + " HTTP/1.1", "", append(slices.Clone(headers), "Last-Event-ID: "+Text(c.message(), "id"))})
+	for _, path := range []string{c.alice.Path("/messages?limit=3&type=svc.v1.dm"), c.alice.Path("/conversations?limit=3&cursor=AAAA"), "/conversations/" + kit.Text(c.message(), "conversation_id") + "/messages?limit=1&order=desc", "/agents?include_revoked=true", strings.TrimPrefix(c.alice.PollURL, c.s.Base) + "?since=2026-11-21T10:00:00.5%2B02:00", "/agents/keys?ids=" + c.alice.ID + "," + c.bob.ID, "/agents/" + c.alice.Handle + "/keys?kid=" + c.alice.SignKid(), c.alice.Path("/stream")} {
+		corpus = append(corpus, specimen{"GET " + path + " HTTP/1.1", "", append(slices.Clone(headers), "Last-Event-ID: "+kit.Text(c.message(), "id"))})
 	}
 	return corpus
 }
@@ -219,8 +221,8 @@ func (c *accessScene) specimens(t *testing.T) (corpus []specimen) {
 // TestNoInputBreaksTheServer sends mutants of valid requests: no answer is a 5xx, the
 // server does not panic, and it is healthy afterwards.
 func TestNoInputBreaksTheServer(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals, "--poll-limit", "0/0")
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals, "--poll-limit", "0/0")
 		c := &accessScene{s: s, alice: s.Org(t).Agent("alice"), bob: s.Org(t).Agent("bob")}
 		corpus := c.specimens(t)
 		for _, specimen := range corpus {

@@ -3,13 +3,15 @@ package blackbox
 import (
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestNearMissesAreNamed: an unknown member is ignored. But if a required member is
 // missing, the 422 names the unknown one that was probably meant. The kind and location
 // of the error do not change.
 func TestNearMissesAreNamed(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a := o.Agent("near")
 		whole := obj{"to_handle": a.Handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}
@@ -22,7 +24,7 @@ func TestNearMissesAreNamed(t *testing.T) {
 			{"encrypted_payload", "encryptedPayload", "body.encrypted_payload", "missing"},
 			{"type", "typ", "body.type", "missing"},
 		} {
-			body := Without(whole, c.missing)
+			body := kit.Without(whole, c.missing)
 			body[c.sent] = whole[c.missing]
 			got := o.Post("/messages", body).As("%s for %s", c.sent, c.missing)
 			want := "; you sent '" + c.sent + "', did you mean '" + c.missing + "'?"
@@ -33,7 +35,7 @@ func TestNearMissesAreNamed(t *testing.T) {
 				got.Errorf("want Field required and the near miss")
 			}
 		}
-		far := Without(whole, "type")
+		far := kit.Without(whole, "type")
 		far["colour"] = "red"
 		if got := o.Post("/messages", far).Invalid("body.type", "missing"); !strings.Contains(string(got.Raw), `"Field required"`) {
 			got.Errorf("a member that looks like nothing is named")
@@ -41,7 +43,7 @@ func TestNearMissesAreNamed(t *testing.T) {
 		other := o.Agent("other")
 		extra := obj{"to_handle": other.Handle, "type": "svc.v1.dm", "encrypted_payload": "QQ", "to": "x", "colour": "red"}
 		o.Post("/messages", extra, "X-Svc-Agent", a.ID).Want(201)
-		named := NewAgent("n" + RandomHex(6))
+		named := kit.NewAgent("n" + kit.RandomHex(6))
 		named["nmae"] = named["name"]
 		delete(named, "name")
 		if got := o.Post("/agents", named).Invalid("body.nmae", "extra_forbidden"); !strings.Contains(string(got.Raw), "did you mean 'name'?") {

@@ -3,6 +3,9 @@ package blackbox
 import (
 	"fmt"
 	"slices"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 func draw[T any](p *alike, list []T) T { return list[p.random.IntN(len(list))] }
@@ -18,7 +21,7 @@ func (p *alike) request(n int) {
 
 func (p *alike) send(n int) {
 	from, to := draw(p, p.agents), draw(p, p.agents)
-	body := obj{"encrypted_payload": B64(fmt.Appendf(nil, "message %d", n)), "type": draw(p, []string{"svc.v1.dm", "acme.v1.letter"})}
+	body := obj{"encrypted_payload": kit.B64(fmt.Appendf(nil, "message %d", n)), "type": draw(p, []string{"svc.v1.dm", "acme.v1.letter"})}
 	if p.random.IntN(4) == 0 {
 		body["conversation_metadata"] = obj{"n": n}
 	}
@@ -27,18 +30,18 @@ func (p *alike) send(n int) {
 		return
 	}
 	key := fmt.Sprint("k", n)
-	p.keyed = append(p.keyed, func() *Answer {
+	p.keyed = append(p.keyed, func() *kit.Answer {
 		again := obj{}
 		if p.random.IntN(4) == 0 {
 			again["type"] = "acme.v1.other"
 		}
-		return from.TrySend(to, Merged(body, again), "Idempotency-Key", key)
+		return from.TrySend(to, kit.Merged(body, again), "Idempotency-Key", key)
 	})
 	p.said(from.TrySend(to, body, "Idempotency-Key", key))
 }
 
 // said notes the answer to a message, and remembers the message.
-func (p *alike) said(a *Answer) {
+func (p *alike) said(a *kit.Answer) {
 	if p.note(a); a.Status == 201 {
 		p.messages = append(p.messages, a.Body)
 	}
@@ -53,22 +56,22 @@ func (p *alike) repeat(int) {
 // anyMessage is one of the messages, or one that is not.
 func (p *alike) anyMessage() obj {
 	if len(p.messages) == 0 || p.random.IntN(20) == 0 {
-		return obj{"id": Nobody, "conversation_id": Nobody}
+		return obj{"id": kit.Nobody, "conversation_id": kit.Nobody}
 	}
 	return p.messages[max(0, len(p.messages)-1-p.random.IntN(20))]
 }
 
 // either is mostly an agent that a message concerns.
-func (p *alike) either(m obj) *Agent {
-	g := p.withID(Text(m, draw(p, []string{"to_agent_id", "from_agent_id"})))
+func (p *alike) either(m obj) *kit.Agent {
+	g := p.withID(kit.Text(m, draw(p, []string{"to_agent_id", "from_agent_id"})))
 	if g == nil || p.random.IntN(8) == 0 {
 		return draw(p, p.agents)
 	}
 	return g
 }
 
-func (p *alike) withID(id string) *Agent {
-	if at := slices.IndexFunc(p.agents, func(g *Agent) bool { return g.ID == id }); at >= 0 {
+func (p *alike) withID(id string) *kit.Agent {
+	if at := slices.IndexFunc(p.agents, func(g *kit.Agent) bool { return g.ID == id }); at >= 0 {
 		return p.agents[at]
 	}
 	return nil
@@ -76,13 +79,13 @@ func (p *alike) withID(id string) *Agent {
 
 func (p *alike) reply(n int) {
 	m := p.anyMessage()
-	p.said(p.either(m).TryReply(m, obj{"encrypted_payload": B64(fmt.Appendf(nil, "reply %d", n))}))
+	p.said(p.either(m).TryReply(m, obj{"encrypted_payload": kit.B64(fmt.Appendf(nil, "reply %d", n))}))
 }
 
 func (p *alike) move(int) {
 	m := p.anyMessage()
 	status := draw(p, []string{"open", "open", "open", "paused", "paused", "input_required", "input_required", "completed", "rejected", "asleep"})
-	p.note(p.either(m).Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": status, "reason": "because"}))
+	p.note(p.either(m).Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": status, "reason": "because"}))
 }
 
 // page reads an inbox, page by page.
@@ -102,14 +105,14 @@ func (p *alike) page(int) {
 func (p *alike) talk(int) {
 	m := p.anyMessage()
 	g := p.either(m)
-	path := "/conversations/" + Text(m, "conversation_id")
+	path := "/conversations/" + kit.Text(m, "conversation_id")
 	p.note(g.Get(draw(p, []string{path, path + "/participants", path + "/messages?limit=5", g.Path("/conversations?limit=5")})))
 }
 
 func (p *alike) message(int) {
 	m := p.anyMessage()
 	g := p.either(m)
-	p.note(g.Request(draw(p, []string{"GET", "GET", "PUT"}), "/messages/"+Text(m, "id"), nil))
+	p.note(g.Request(draw(p, []string{"GET", "GET", "PUT"}), "/messages/"+kit.Text(m, "id"), nil))
 }
 
 func (p *alike) agent(n int) {
@@ -122,7 +125,7 @@ func (p *alike) agent(n int) {
 	case 2:
 		p.note(g.Patch(g.Path(""), obj{"unlisted": p.random.IntN(2) == 0, "incoming_policy": draw(p, []string{"accept_all", "accept_all", "groups_only"})}))
 	case 3:
-		p.note(g.Put(g.Path("/card"), Merged(PlainCard(), obj{"name": fmt.Sprint("card ", n), "is_public": p.random.IntN(2) == 0})))
+		p.note(g.Put(g.Path("/card"), kit.Merged(kit.PlainCard(), obj{"name": fmt.Sprint("card ", n), "is_public": p.random.IntN(2) == 0})))
 	case 4:
 		if p.streams[g] == nil && len(p.agents) > 5 && p.random.IntN(3) == 0 {
 			p.note(g.Delete(g.Path("")))
@@ -141,9 +144,9 @@ func (p *alike) key(int) {
 	sign, seal := p.keys()
 	switch p.random.IntN(3) {
 	case 0:
-		p.note(g.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}))
+		p.note(g.Post(g.Path("/keys"), obj{"signing_public_key": kit.SignJWK(sign)}))
 	case 1:
-		p.note(g.Post(g.Path("/keys"), obj{"encryption_public_key": SealJWK(seal)}))
+		p.note(g.Post(g.Path("/keys"), obj{"encryption_public_key": kit.SealJWK(seal)}))
 	default:
 		p.note(g.Post(g.Path("/keys/retire"), obj{"kid": g.SignKid()}))
 	}
@@ -160,7 +163,7 @@ func (p *alike) group(n int) {
 		"visibility": draw(p, []string{"public", "private"}), "isolated": p.random.IntN(5) == 0,
 	}))
 	if a.Status == 201 {
-		p.groups = append(p.groups, &group{t: p.t, by: g, id: a.Str("id"), name: a.Str("name"), handle: a.Str("handle")})
+		p.groups = append(p.groups, &grouptest.Group{T: p.t, By: g, ID: a.Str("id"), Name: a.Str("name"), Handle: a.Str("handle")})
 	}
 }
 
@@ -169,9 +172,9 @@ func (p *alike) enroll(int) {
 		return
 	}
 	r, g := draw(p, p.groups), draw(p, p.agents)
-	a := r.join(g)
+	a := r.Join(g)
 	if p.random.IntN(3) == 0 {
-		a = r.invite(r.by, g)
+		a = r.Invite(r.By, g)
 	}
 	p.note(a)
 	for _, path := range []string{"request.id", "request_id"} {
@@ -187,10 +190,10 @@ func (p *alike) vote(int) {
 	}
 	r, g := draw(p, p.groups), draw(p, p.agents)
 	if p.random.IntN(2) == 0 {
-		g = r.by
+		g = r.By
 	}
-	p.note(r.vote(g, draw(p, p.asked), draw(p, []string{"approve", "approve", "deny", "perhaps"})))
-	p.note(g.Request("GET", r.path("/requests?status=all&limit=4"), nil))
+	p.note(r.Vote(g, draw(p, p.asked), draw(p, []string{"approve", "approve", "deny", "perhaps"})))
+	p.note(g.Request("GET", r.Path("/requests?status=all&limit=4"), nil))
 }
 
 func (p *alike) broadcast(n int) {
@@ -199,10 +202,10 @@ func (p *alike) broadcast(n int) {
 	}
 	r, g := draw(p, p.groups), draw(p, p.agents)
 	if p.random.IntN(2) == 0 {
-		g = r.by
+		g = r.By
 	}
-	p.said(r.tryBroadcast(g, obj{"encrypted_payload": B64(fmt.Appendf(nil, "broadcast %d", n))}, "Idempotency-Key", fmt.Sprint("b", n)))
-	p.note(g.Request("GET", r.path(draw(p, []string{"", "/members?limit=4"})), nil))
+	p.said(r.TryBroadcast(g, obj{"encrypted_payload": kit.B64(fmt.Appendf(nil, "broadcast %d", n))}, "Idempotency-Key", fmt.Sprint("b", n)))
+	p.note(g.Request("GET", r.Path(draw(p, []string{"", "/members?limit=4"})), nil))
 }
 
 func (p *alike) leave(int) {
@@ -212,13 +215,13 @@ func (p *alike) leave(int) {
 	r, by, whom := draw(p, p.groups), draw(p, p.agents), draw(p, p.agents)
 	switch p.random.IntN(4) {
 	case 0:
-		p.note(r.remove(whom, whom))
+		p.note(r.Remove(whom, whom))
 	case 1:
-		p.note(r.remove(by, whom))
+		p.note(r.Remove(by, whom))
 	case 2:
-		p.note(r.role(r.by, whom, draw(p, []string{"admin", "member"})))
+		p.note(r.Role(r.By, whom, draw(p, []string{"admin", "member"})))
 	default:
-		p.note(r.by.Request("PATCH", r.path(""), obj{"description": draw(p, []string{"old", "new"})}))
+		p.note(r.By.Request("PATCH", r.Path(""), obj{"description": draw(p, []string{"old", "new"})}))
 	}
 }
 
@@ -246,20 +249,20 @@ func (p *alike) acknowledge(int) {
 	case 1:
 		p.note(g.Post(g.Path("/messages/ack"), obj{"ids": []any{m["id"], draw(p, append(p.messages, m))["id"]}}))
 	default:
-		p.note(g.Request("POST", "/messages/"+Text(m, "id")+"/read", nil))
+		p.note(g.Request("POST", "/messages/"+kit.Text(m, "id")+"/read", nil))
 	}
 }
 
 func (p *alike) nonsense(int) {
 	g := draw(p, p.agents)
-	p.note([]func() *Answer{
-		func() *Answer { return g.Post("/messages", Verbatim(`{"to_agent_id":`)) },
-		func() *Answer { return g.Post("/messages", obj{"type": 7}) },
-		func() *Answer { return p.s.Call(p.t, "wrong", "GET", g.Path("/messages"), nil) },
-		func() *Answer { return g.Get(g.Path("/messages?limit=0")) },
-		func() *Answer { return g.Get(g.Path("/messages?cursor=nonsense")) },
-		func() *Answer { return draw(p, p.orgs).Get("/agents/" + Nobody) },
-		func() *Answer { return draw(p, p.orgs).Get(g.Path("/messages?limit=2")) },
-		func() *Answer { return p.s.Call(p.t, "", "GET", "/nowhere", nil) },
+	p.note([]func() *kit.Answer{
+		func() *kit.Answer { return g.Post("/messages", kit.Verbatim(`{"to_agent_id":`)) },
+		func() *kit.Answer { return g.Post("/messages", obj{"type": 7}) },
+		func() *kit.Answer { return p.s.Call(p.t, "wrong", "GET", g.Path("/messages"), nil) },
+		func() *kit.Answer { return g.Get(g.Path("/messages?limit=0")) },
+		func() *kit.Answer { return g.Get(g.Path("/messages?cursor=nonsense")) },
+		func() *kit.Answer { return draw(p, p.orgs).Get("/agents/" + kit.Nobody) },
+		func() *kit.Answer { return draw(p, p.orgs).Get(g.Path("/messages?limit=2")) },
+		func() *kit.Answer { return p.s.Call(p.t, "", "GET", "/nowhere", nil) },
 	}[p.random.IntN(8)]())
 }

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 var nodesScripts = flag.Int("nodes.scripts", 1, "how many scripts TestNodesAnswerAlike runs")
@@ -21,21 +24,21 @@ var nodesScripts = flag.Int("nodes.scripts", 1, "how many scripts TestNodesAnswe
 // same, byte by byte, but for what the server draws by lot and what time it is. What nodes send
 // each other is late, so that one which answers without asking the leader is behind.
 func TestNodesAnswerAlike(t *testing.T) {
-	OneServerOnly(t, "it starts nodes itself")
+	kit.OneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
 	const requests, first = 400, 9 // a script in which all of wordsOfAnswers occur
 	all := strings.Builder{}
 	for seed := uint64(first); seed < first+uint64(*nodesScripts); seed++ {
-		want := runAlike(t, Start(t), seed, requests)
+		want := runAlike(t, kit.Start(t), seed, requests)
 		all.WriteString(want)
 		n, links := startOnSlowLinks(t)
 		for _, l := range links {
 			l.delay.Store(int64(3 * time.Millisecond))
 		}
-		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, Start(t, "--journals", "4"), seed, requests))
-		term := n.Node(0).clusterStatus(t).Groups[0].Term
+		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, kit.Start(t, "--journals", "4"), seed, requests))
+		term := clusterStatusOf(n.Node(0), t).Groups[0].Term
 		got := runAlike(t, n.Server(), seed, requests)
-		if now := n.Node(0).clusterStatus(t).Groups[0].Term; now != term {
+		if now := clusterStatusOf(n.Node(0), t).Groups[0].Term; now != term {
 			t.Skipf("NOT CHECKED: the machine is so busy that term %d ended, and some answers may be 503", term)
 		}
 		compareAnswers(t, fmt.Sprintf("seed %d, 3 nodes", seed), want, got)
@@ -74,25 +77,25 @@ func compareAnswers(t *testing.T, what, want, got string) {
 // down the answers.
 type alike struct {
 	t      *testing.T
-	s      *Server
+	s      *kit.Server
 	random *rand.Rand
 	lots   *rand.ChaCha8 // of keys
 	out    strings.Builder
 	// names are what the server drew, in the order in which it showed it.
 	names map[string]string
 
-	orgs     []*Org
-	agents   []*Agent
+	orgs     []*kit.Org
+	agents   []*kit.Agent
 	messages []obj
-	keyed    []func() *Answer
-	groups   []*group
+	keyed    []func() *kit.Answer
+	groups   []*grouptest.Group
 	asked    []string // join requests
-	streams  map[*Agent]*Stream
+	streams  map[*kit.Agent]*kit.Stream
 }
 
-func runAlike(t *testing.T, s *Server, seed uint64, requests int) string {
+func runAlike(t *testing.T, s *kit.Server, seed uint64, requests int) string {
 	t.Helper()
-	p := &alike{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1)), lots: rand.NewChaCha8([32]byte{byte(seed)}), names: map[string]string{}, streams: map[*Agent]*Stream{}}
+	p := &alike{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1)), lots: rand.NewChaCha8([32]byte{byte(seed)}), names: map[string]string{}, streams: map[*kit.Agent]*kit.Stream{}}
 	for _, slug := range []string{"acme", "globex", "initech"} {
 		p.register(slug)
 	}
@@ -115,7 +118,7 @@ func (p *alike) register(slug string) {
 	p.t.Helper()
 	a := p.s.Call(p.t, "", "POST", "/auth/register", obj{"email": "ops@" + slug + ".example", "org_slug": slug})
 	a = p.note(p.s.Call(p.t, "", "POST", "/auth/register/solve", a.Want(201).Solution())).Want(201)
-	o := &Org{T: p.t, S: p.s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
+	o := &kit.Org{T: p.t, S: p.s, Slug: slug, ID: a.Str("org_id"), Client: a.Str("client_id"), Secret: a.Str("client_secret")}
 	o.Token = p.note(p.s.Grant(p.t, o.Client, o.Secret)).Want(200).Str("access_token")
 	p.orgs = append(p.orgs, o)
 }
@@ -127,16 +130,16 @@ func (p *alike) keys() (sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
 	_, _ = p.lots.Read(seeds[0][:])
 	_, _ = p.lots.Read(seeds[1][:])
 	seal, err := ecdh.X25519().NewPrivateKey(seeds[1][:])
-	Must(p.t, err)
+	kit.Must(p.t, err)
 	return ed25519.NewKeyFromSeed(seeds[0][:]), seal
 }
 
-func (p *alike) newAgent(o *Org, name string) {
+func (p *alike) newAgent(o *kit.Org, name string) {
 	p.t.Helper()
 	sign, seal := p.keys()
-	a := p.note(o.Post("/agents", obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}))
+	a := p.note(o.Post("/agents", obj{"name": name, "signing_public_key": kit.SignJWK(sign), "encryption_public_key": kit.SealJWK(seal)}))
 	if a.Status == 201 {
-		p.agents = append(p.agents, &Agent{Org: o, ID: a.Str("id"), Name: name, Handle: a.Str("handle"), PollURL: a.Str("poll_url"), Sign: sign, Seal: seal})
+		p.agents = append(p.agents, &kit.Agent{Org: o, ID: a.Str("id"), Name: name, Handle: a.Str("handle"), PollURL: a.Str("poll_url"), Sign: sign, Seal: seal})
 	}
 }
 
@@ -147,7 +150,7 @@ func (p *alike) readStreams() {
 	for _, g := range p.agents[:3] {
 		newest := ""
 		for _, m := range g.Inbox("?limit=1").Items() {
-			newest = Text(m, "id")
+			newest = kit.Text(m, "id")
 		}
 		fmt.Fprintf(&p.out, "the stream of %s:\n", g.Name)
 		st, came, patience := p.streams[g], newest == "", 20*time.Second
@@ -181,7 +184,9 @@ func (p *alike) readWhole() {
 	p.t.Helper()
 	read := func() string {
 		var out strings.Builder
-		see := func(a *Answer) { fmt.Fprintf(&out, "%s %d %s\n", p.plain(a.Asked), a.Status, p.plain(string(a.Raw))) }
+		see := func(a *kit.Answer) {
+			fmt.Fprintf(&out, "%s %d %s\n", p.plain(a.Asked), a.Status, p.plain(string(a.Raw)))
+		}
 		for _, g := range p.agents {
 			see(g.Get(g.Path("/messages?limit=100")))
 			see(g.Get(g.Path("/conversations?limit=100")))
@@ -189,14 +194,14 @@ func (p *alike) readWhole() {
 		}
 		seen := map[string]bool{}
 		for _, m := range p.messages {
-			if k := Text(m, "conversation_id"); !seen[k] {
+			if k := kit.Text(m, "conversation_id"); !seen[k] {
 				seen[k] = true
-				see(p.withID(Text(m, "from_agent_id")).Get("/conversations/" + k + "/messages?limit=200"))
+				see(p.withID(kit.Text(m, "from_agent_id")).Get("/conversations/" + k + "/messages?limit=200"))
 			}
 		}
 		for _, r := range p.groups {
-			see(r.by.Request("GET", r.path(""), nil))
-			see(r.by.Request("GET", r.path("/members?limit=50"), nil))
+			see(r.By.Request("GET", r.Path(""), nil))
+			see(r.By.Request("GET", r.Path("/members?limit=50"), nil))
 		}
 		see(p.s.Call(p.t, "", "GET", "/directory/agents?limit=100&sort=created_at", nil))
 		for _, o := range p.orgs {
@@ -239,7 +244,7 @@ var headers = []string{"Content-Type", "Cache-Control", "Idempotency-Replayed", 
 func (p *alike) plain(text string) string {
 	text = notices.ReplaceAllStringFunc(text, func(payload string) string {
 		raw, err := base64.RawURLEncoding.DecodeString(notices.FindStringSubmatch(payload)[1])
-		Must(p.t, err)
+		kit.Must(p.t, err)
 		return string(raw)
 	})
 	text = strings.ReplaceAll(text, p.s.Base, "<base>")
@@ -255,7 +260,7 @@ func (p *alike) plain(text string) string {
 }
 
 // note writes down an answer.
-func (p *alike) note(a *Answer) *Answer {
+func (p *alike) note(a *kit.Answer) *kit.Answer {
 	p.t.Helper()
 	if a.Err != nil {
 		a.Fatalf("no answer")

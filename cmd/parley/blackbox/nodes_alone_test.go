@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestNodeAlone kills two of three nodes. The third one makes no backup, which could lack what
@@ -14,7 +16,7 @@ import (
 // is made again.
 func TestNodeAlone(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	alone, other := n.Node(0), n.Node(1)
 	to := filepath.Join(t.TempDir(), "backup")
 	backup := func() (string, error) { return alone.Operate("backup", "--to", to) }
@@ -25,7 +27,7 @@ func TestNodeAlone(t *testing.T) {
 	other.Kill()
 	n.Node(2).Kill()
 	n.ConsistsOf(n.Node(0))
-	alone.eventuallyStatus(t, "no node leads", func(c clusterStatus) bool { return c.Groups[0].Leader == nil })
+	eventuallyStatus(alone, t, "no node leads", func(c clusterStatus) bool { return c.Groups[0].Leader == nil })
 
 	if said, err := backup(); err == nil || !strings.Contains(said, "not caught up") {
 		t.Errorf("a node without a leader makes a backup: %v %s", err, said)
@@ -42,16 +44,16 @@ func TestNodeAlone(t *testing.T) {
 			t.Errorf("cluster %s says, without %q:\n%s", command, want, said)
 		}
 	}
-	if ready := alone.metrics(t)["parley_ready"]; ready != 0 {
+	if ready := metricsOf(alone, t)["parley_ready"]; ready != 0 {
 		t.Errorf("parley_ready is %v", ready)
 	}
 
-	Must(t, other.Again())
-	alone.eventuallyStatus(t, "a node leads", func(c clusterStatus) bool { return c.state("a") == "ready" && c.state("b") == "ready" })
+	kit.Must(t, other.Again())
+	eventuallyStatus(alone, t, "a node leads", func(c clusterStatus) bool { return c.state("a") == "ready" && c.state("b") == "ready" })
 	if said, err := backup(); err != nil {
 		t.Error(said, err)
 	}
-	if ready := alone.metrics(t)["parley_ready"]; ready != 1 {
+	if ready := metricsOf(alone, t)["parley_ready"]; ready != 1 {
 		t.Errorf("parley_ready is %v", ready)
 	}
 }
@@ -60,7 +62,7 @@ func TestNodeAlone(t *testing.T) {
 func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
-	Must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+	kit.Must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		all.WriteString(path + "\n")
 		return err
 	}))
@@ -71,28 +73,28 @@ func treeOf(t *testing.T, dir string) string {
 // one that lost what makes it a node: neither begins a cluster of its own.
 func TestLostIdentity(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 2)
+	n := kit.StartNodes(t, 2)
 	node := n.Node(1)
 	n.Ready(t)
-	Must(t, node.Drain(15*time.Second))
+	kit.Must(t, node.Drain(15*time.Second))
 	empty := t.TempDir()
 	serve := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--cluster-listen", node.Flag("--cluster-listen"), "--data"}
 	if said, code := ends(t, append(serve, empty)...); code != 2 || !strings.Contains(said, "is its disk mounted?") {
 		t.Errorf("an empty directory: %d %s", code, said)
 	}
 	identity, away := filepath.Join(node.Dir, "cluster"), filepath.Join(t.TempDir(), "cluster")
-	Must(t, os.Rename(identity, away))
+	kit.Must(t, os.Rename(identity, away))
 	if said, code := ends(t, append(serve, node.Dir)...); code != 2 || !strings.Contains(said, "has the log of a node") {
 		t.Errorf("without identity: %d %s", code, said)
 	}
 	if said, code := ends(t, "cluster", "init", "--data", node.Dir, "--advertise", node.Flag("--cluster-listen")); code == 0 || !strings.Contains(said, "is the directory of a node") {
 		t.Errorf("init without identity: %d %s", code, said)
 	}
-	Must(t, os.Rename(away, identity))
+	kit.Must(t, os.Rename(away, identity))
 	if said, code := ends(t, append(serve, node.Dir, "--cluster-advertise", "127.0.0.1:1")...); code != 2 || !strings.Contains(said, "the cluster knows this node by") {
 		t.Errorf("another address: %d %s", code, said)
 	}
-	Must(t, node.Again())
+	kit.Must(t, node.Again())
 	n.Ready(t)
 }
 
@@ -101,18 +103,18 @@ func TestLostIdentity(t *testing.T) {
 func TestNodesWithGivenKey(t *testing.T) {
 	t.Parallel()
 	key := bytes.Repeat([]byte{7}, 32)
-	local := LocalPlace(t.TempDir())
-	n := StartNodesAt(t, func(i int) (Place, error) {
+	local := kit.LocalPlace(t.TempDir())
+	n := kit.StartNodesAt(t, func(i int) (kit.Place, error) {
 		p, err := local(i)
-		p.Through = InEnvironment(key)
+		p.Through = kit.InEnvironment(key)
 		return p, err
 	}, 2)
-	one, other := Pair(t, n.Server())
+	one, other := kit.Pair(t, n.Server())
 	one.Send(other.On(n.Node(1)))
 	token, err := n.Node(0).Operate("cluster", "token")
-	Must(t, err)
-	at, err := UnusedAddress()
-	Must(t, err)
+	kit.Must(t, err)
+	at, err := kit.UnusedAddress()
+	kit.Must(t, err)
 	said, code := ends(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir(), "--cluster-listen", at,
 		"--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
 	if code == 0 || !strings.Contains(said, "the same PARLEY_MASTER_KEY") {
@@ -123,8 +125,8 @@ func TestNodesWithGivenKey(t *testing.T) {
 			t.Errorf("%s has the key in a file", s.Dir)
 		}
 	}
-	Must(t, n.Node(1).Drain(15*time.Second))
-	Must(t, n.Node(1).Again())
+	kit.Must(t, n.Node(1).Drain(15*time.Second))
+	kit.Must(t, n.Node(1).Again())
 	n.Ready(t)
 	if got := len(other.On(n.Node(1)).Everything()); got != 1 {
 		t.Errorf("%d messages are there", got)

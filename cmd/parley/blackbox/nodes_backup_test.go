@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 // TestBackupsOfNodes takes a backup of each of three nodes while clients write, of the one that
@@ -15,49 +18,49 @@ import (
 // served, nor in the directories of the nodes, and misses a witness that is lost.
 func TestBackupsOfNodes(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	s := n.Server()
 	to := s.Org(t).Agent("target")
-	l := &sentMessages{stop: make(chan struct{})}
-	var senders []*Agent
+	l := &recorded.SentMessages{Stop: make(chan struct{})}
+	var senders []*kit.Agent
 	for range 6 {
 		from := s.Org(t).Agent("sender")
 		senders = append(senders, from)
-		l.wg.Go(func() { l.write(from, to) })
+		l.Wg.Go(func() { l.Write(from, to) })
 	}
 	leader := n.Leader()
-	order := append([]*Server{leader}, slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })...)
-	dir, before := t.TempDir(), map[*Server][]*Answer{}
+	order := append([]*kit.Server{leader}, slices.DeleteFunc(slices.Clone(n.All), func(s *kit.Server) bool { return s == leader })...)
+	dir, before := t.TempDir(), map[*kit.Server][]*kit.Answer{}
 	for i, node := range order {
-		before[node] = l.waitForMore(t, []int{300, 40, 40}[i])
+		before[node] = l.WaitForMore(t, []int{300, 40, 40}[i])
 		if said, err := node.Operate("backup", "--to", filepath.Join(dir, node.Flag("--node-name"))); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
 	}
-	close(l.stop)
-	l.wg.Wait()
+	close(l.Stop)
+	l.Wg.Wait()
 	for _, node := range order {
 		from := filepath.Join(dir, node.Flag("--node-name"))
 		data := filepath.Join(t.TempDir(), "data")
-		Succeeds(t, "backup", "check", from)
-		Succeeds(t, "restore", "--from", from, "--data", data)
-		Succeeds(t, "verify", "--data", data)
-		checkRestored(t, s, data, to, senders, before[node])
-		Succeeds(t, "verify", "--data", data)
+		kit.Succeeds(t, "backup", "check", from)
+		kit.Succeeds(t, "restore", "--from", from, "--data", data)
+		kit.Succeeds(t, "verify", "--data", data)
+		recorded.CheckRestored(t, s, data, to, senders, before[node])
+		kit.Succeeds(t, "verify", "--data", data)
 		reportsLostWitness(t, data, "journal", "witness")
 	}
 	for i, node := range order {
 		if i == 1 {
 			node.Kill() // its tables are older than its log
 		} else {
-			Must(t, node.Drain(15*time.Second))
+			kit.Must(t, node.Drain(15*time.Second))
 		}
-		Succeeds(t, "verify", "--data", node.Dir)
+		kit.Succeeds(t, "verify", "--data", node.Dir)
 		reportsLostWitness(t, node.Dir, "journal", "witness")
 		reportsLostWitness(t, node.Dir, "raft", "node-log")
-		Must(t, node.Again())
+		kit.Must(t, node.Again())
 	}
-	t.Logf("%d messages", len(l.known()))
+	t.Logf("%d messages", len(l.Known()))
 }
 
 // reportsLostWitness has parley verify look at a directory of which one part lost its
@@ -65,9 +68,9 @@ func TestBackupsOfNodes(t *testing.T) {
 func reportsLostWitness(t *testing.T, data, part, check string) {
 	t.Helper()
 	witness := filepath.Join(data, part, "witness")
-	Must(t, os.Rename(witness, witness+".away"))
-	if out, said, code := Command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "\n"+check+": ") {
+	kit.Must(t, os.Rename(witness, witness+".away"))
+	if out, said, code := kit.Command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "\n"+check+": ") {
 		t.Errorf("verify does not miss the witness of the %s: %s%s", part, out, said)
 	}
-	Must(t, os.Rename(witness+".away", witness))
+	kit.Must(t, os.Rename(witness+".away", witness))
 }

@@ -11,6 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
+	"parley/cmd/parley/blackbox/kit/hooktest"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 var nodesClocks = flag.Int("nodes.clocks", 0, "how often TestClockJumps moves the clocks of nodes; it is left out without, because its binary takes minutes to build")
@@ -38,41 +43,41 @@ func (c wallClock) through() []string { return []string{"env", "TEST_WALL_CLOCK=
 func buildWithWallClock(t testing.TB) string {
 	t.Helper()
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
-	Must(t, err)
+	kit.Must(t, err)
 	library := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
 	original, err := os.ReadFile(filepath.Join(library, "time.go"))
-	Must(t, err)
+	kit.Must(t, err)
 	const read = "sec, nsec, mono := runtimeNow()\n"
 	if strings.Count(string(original), read) != 1 {
 		t.Fatalf("this version of Go reads the clock otherwise: time.go does not have %q once", read)
 	}
 	dir := t.TempDir()
 	changed, added := filepath.Join(dir, "time.go"), filepath.Join("testdata", "wallclock", "ahead.go")
-	Must(t, os.WriteFile(changed, []byte(strings.Replace(string(original), read, read+"\tsec += secondsAhead()\n", 1)), 0o600))
+	kit.Must(t, os.WriteFile(changed, []byte(strings.Replace(string(original), read, read+"\tsec += secondsAhead()\n", 1)), 0o600))
 	added, err = filepath.Abs(added)
-	Must(t, err)
+	kit.Must(t, err)
 	overlay, err := json.Marshal(obj{"Replace": obj{filepath.Join(library, "time.go"): changed, filepath.Join(library, "ahead.go"): added}})
-	Must(t, err)
-	Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	kit.Must(t, err)
+	kit.Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	began := time.Now()
-	program, err := BuildIn(".", filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
-	Must(t, err)
+	program, err := kit.BuildIn(".", filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
+	kit.Must(t, err)
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
 	return program
 }
 
 // clockIn is the clock of a node, whose file is in a directory.
-func clockIn(dir string, i int) wallClock { return wallClock{filepath.Join(dir, NodeName(i))} }
+func clockIn(dir string, i int) wallClock { return wallClock{filepath.Join(dir, kit.NodeName(i))} }
 
 // startWithClocks runs three nodes that have wall clocks of their own, whose files are in a
 // directory.
-func startWithClocks(t *testing.T, dir string, flags ...string) (n *Nodes, clocks []wallClock) {
-	program, local := buildWithWallClock(t), LocalPlace(t.TempDir())
-	n = StartNodesAt(t, func(i int) (Place, error) {
+func startWithClocks(t *testing.T, dir string, flags ...string) (n *kit.Nodes, clocks []wallClock) {
+	program, local := buildWithWallClock(t), kit.LocalPlace(t.TempDir())
+	n = kit.StartNodesAt(t, func(i int) (kit.Place, error) {
 		at, err := local(i)
 		clock := clockIn(dir, i)
 		at.Binary, at.Through = program, clock.through()
-		if err == nil && !Exists(clock.file) {
+		if err == nil && !kit.Exists(clock.file) {
 			err = clock.set(0)
 		}
 		return at, err
@@ -89,14 +94,14 @@ const tokenSkew = 30 * time.Second
 
 // jumpingNodes are three nodes whose wall clocks a test moves under load.
 type jumpingNodes struct {
-	*Nodes
+	*kit.Nodes
 	t         *testing.T
 	clocks    []wallClock
-	w         *recordedServer
-	listeners []*listener
+	w         *recorded.Server
+	listeners []*recorded.Listener
 	// from sends to to, whose webhook announces each message.
-	from, to  *Agent
-	announced *hook
+	from, to  *kit.Agent
+	announced *hooktest.Hook
 	sent      []obj
 	// jumps is how often a clock was moved, breaks how often a term ended meanwhile, or an
 	// outcome was unknown.
@@ -105,33 +110,33 @@ type jumpingNodes struct {
 
 func startJumping(t *testing.T) *jumpingNodes {
 	x := &jumpingNodes{t: t}
-	flags, err := trustSink()
-	Must(t, err)
+	flags, err := hooktest.TrustSink()
+	kit.Must(t, err)
 	x.Nodes, x.clocks = startWithClocks(t, t.TempDir(), flags...)
-	x.w = newRecordedServer(t, x.Server(), 2, 6)
-	x.listeners = x.w.listeners()
-	x.from, x.to = Pair(t, x.Server())
-	x.announced = x.to.listens()
+	x.w = recorded.NewServer(t, x.Server(), 2, 6)
+	x.listeners = x.w.Listeners()
+	x.from, x.to = kit.Pair(t, x.Server())
+	x.announced = hooktest.Listening(x.to)
 	return x
 }
 
 // jump has the wall clock of a node show several times in turn while clients work, and reports
 // whether a term has ended meanwhile. The node gets no connections from clients if tokens are not
 // good there.
-func (x *jumpingNodes) jump(victim *Server, ahead ...time.Duration) (ended bool) {
+func (x *jumpingNodes) jump(victim *kit.Server, ahead ...time.Duration) (ended bool) {
 	x.t.Helper()
-	unknown := len(x.w.pending)
-	clock, far := x.clocks[x.numberOf(victim)], false
+	unknown := len(x.w.Pending)
+	clock, far := x.clocks[numberOf(x.Nodes, victim)], false
 	for _, d := range ahead {
 		far = far || d.Abs() > tokenSkew
 	}
 	x.Avoid(victim, far)
-	Client.CloseIdleConnections()
+	kit.Client.CloseIdleConnections()
 	before := x.term()
-	clients := x.w.startClients(x.listeners, clientCounts{12, 3, 3})
+	clients := x.w.StartClients(x.listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3})
 	for _, d := range ahead {
 		time.Sleep(300 * time.Millisecond)
-		Must(x.t, clock.set(d))
+		kit.Must(x.t, clock.set(d))
 		x.checkTokens(victim, d)
 		if up, _ := victim.Call(x.t, "", "GET", "/health", nil).Want(200).At("uptime_s").(float64); up < 0 || up > 1800 {
 			x.t.Errorf("a node whose clock is ahead by %v has been up for %v s", d, up)
@@ -139,11 +144,11 @@ func (x *jumpingNodes) jump(victim *Server, ahead ...time.Duration) (ended bool)
 		x.sent = append(x.sent, x.from.Send(x.to))
 	}
 	time.Sleep(300 * time.Millisecond)
-	x.w.dying.Store(true)
+	x.w.Dying.Store(true)
 	clients.Wait()
-	x.w.tally.kills++
-	unknown = len(x.w.pending) - unknown
-	x.w.firstSend() // a leader that is lost answers before there is another one
+	x.w.Tally.Kills++
+	unknown = len(x.w.Pending) - unknown
+	firstSend(x.w) // a leader that is lost answers before there is another one
 	ended = x.term() != before
 	if x.jumps++; ended || unknown > 0 {
 		x.breaks++
@@ -155,17 +160,17 @@ func (x *jumpingNodes) jump(victim *Server, ahead ...time.Duration) (ended bool)
 // term is the newest term that any node knows.
 func (x *jumpingNodes) term() (term uint64) {
 	for i := range x.clocks {
-		term = max(term, x.Node(i).clusterStatus(x.t).Groups[0].Term)
+		term = max(term, clusterStatusOf(x.Node(i), x.t).Groups[0].Term)
 	}
 	return term
 }
 
 // checkTokens checks that tokens of a node with a wrong clock are good on another node, and
 // those of another node on it, if the clocks differ by little.
-func (x *jumpingNodes) checkTokens(victim *Server, ahead time.Duration) {
+func (x *jumpingNodes) checkTokens(victim *kit.Server, ahead time.Duration) {
 	x.t.Helper()
-	other := x.Node((x.numberOf(victim) + 1) % 3)
-	for _, between := range [][2]*Server{{victim, other}, {other, victim}} {
+	other := x.Node((numberOf(x.Nodes, victim) + 1) % 3)
+	for _, between := range [][2]*kit.Server{{victim, other}, {other, victim}} {
 		o := *x.from.Org.On(between[1])
 		o.Token = between[0].Grant(x.t, o.Client, o.Secret).Want(200).Str("access_token")
 		status := 200
@@ -182,33 +187,33 @@ func (x *jumpingNodes) settle() {
 	for i := range x.clocks {
 		x.Avoid(x.Node(i), false)
 	}
-	Client.CloseIdleConnections()
-	x.w.repeatUnanswered()
-	x.w.readAll(x.listeners, true)
-	x.w.check()
-	for _, p := range append(x.w.parties(), &participant{Agent: x.to}) {
+	kit.Client.CloseIdleConnections()
+	x.w.RepeatUnanswered()
+	x.w.ReadAll(x.listeners, true)
+	x.w.Check()
+	for _, p := range append(x.w.Parties(), &recorded.Participant{Agent: x.to}) {
 		rows := fmt.Sprint(p.On(x.Node(0)).Everything())
 		for i := 1; i < 3; i++ {
 			if fmt.Sprint(p.On(x.Node(i)).Everything()) != rows {
-				x.t.Errorf("node %s shows %s another inbox than node a", NodeName(i), p.Name)
+				x.t.Errorf("node %s shows %s another inbox than node a", kit.NodeName(i), p.Name)
 			}
 		}
 	}
-	Eventually(x.t, "all messages are announced", func() bool {
-		times := x.announced.announced()
+	kit.Eventually(x.t, "all messages are announced", func() bool {
+		times := x.announced.Announced()
 		for _, m := range x.sent {
-			if times[Text(m, "id")] == 0 {
+			if times[kit.Text(m, "id")] == 0 {
 				return false
 			}
 		}
 		return true
 	})
-	x.announced.to.checkNoMore(x.t, len(x.sent))
+	x.announced.To.CheckNoMore(x.t, len(x.sent))
 }
 
 // statusOf is the status of a request to join as a node shows it.
-func (x *jumpingNodes) statusOf(r *group, request string, node int) string {
-	return Text(r.request(x.from.On(x.Node(node)), request), "status")
+func (x *jumpingNodes) statusOf(r *grouptest.Group, request string, node int) string {
+	return kit.Text(r.Request(x.from.On(x.Node(node)), request), "status")
 }
 
 // TestClockJumps moves the wall clocks of nodes under load: that of the leader and of a follower
@@ -221,12 +226,12 @@ func TestClockJumps(t *testing.T) {
 	}
 	x := startJumping(t)
 	for range *nodesClocks {
-		r := x.from.group(obj{"enrollment_policy": "majority", "visibility": "private", "vote_duration_hours": 1})
-		vote := Text(r.applied(x.to), "id")
+		r := grouptest.New(x.from, obj{"enrollment_policy": "majority", "visibility": "private", "vote_duration_hours": 1})
+		vote := kit.Text(r.Applied(x.to), "id")
 		leader, follower := x.Roles(t)
 		x.jump(leader, 20*time.Second, -20*time.Second, 0)
 		ended := x.jump(follower, time.Hour, -time.Hour, 0)
-		if status := Text(r.request(x.from, vote), "status"); status != "pending" && !ended {
+		if status := kit.Text(r.Request(x.from, vote), "status"); status != "pending" && !ended {
 			t.Errorf("a vote of an hour is %s", status)
 		}
 		x.jump(leader, time.Hour, -time.Hour, 0)
@@ -234,14 +239,14 @@ func TestClockJumps(t *testing.T) {
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 			x.Ready(t) // a node whose clock was wrong for long is not at once
 			_, next := x.Roles(t)
-			Must(t, x.clocks[x.numberOf(next)].set(ahead))
+			kit.Must(t, x.clocks[numberOf(x.Nodes, next)].set(ahead))
 			said, err := x.Node(0).Operate("cluster", "balance", "--to", next.Flag("--node-name"))
 			if err != nil {
 				t.Fatal(said, err)
 			}
 			if ahead > 0 {
-				Eventually(t, "a vote of an hour is over by the leader's clock", func() bool {
-					return x.statusOf(r, vote, (x.numberOf(next)+1)%3) == "expired"
+				kit.Eventually(t, "a vote of an hour is over by the leader's clock", func() bool {
+					return x.statusOf(r, vote, (numberOf(x.Nodes, next)+1)%3) == "expired"
 				})
 				time.Sleep(2 * time.Second) // within one, a timer stores what is shown
 			}
@@ -250,13 +255,13 @@ func TestClockJumps(t *testing.T) {
 		}
 		for i := range 3 {
 			if status := x.statusOf(r, vote, i); status != "expired" {
-				t.Errorf("a vote that was over is %s on node %s", status, NodeName(i))
+				t.Errorf("a vote that was over is %s on node %s", status, kit.NodeName(i))
 			}
 		}
 	}
 	if 3*x.breaks > x.jumps { // on a busy machine some happen without any jump
 		t.Errorf("in %d of %d jumps a term ended, or an outcome was unknown", x.breaks, x.jumps)
 	}
-	x.w.checkDetectsLosses()
-	t.Logf("%v; %d of %d jumps with a term that ended or an unknown outcome", &x.w.tally, x.breaks, x.jumps)
+	x.w.CheckDetectsLosses()
+	t.Logf("%v; %d of %d jumps with a term that ended or an unknown outcome", &x.w.Tally, x.breaks, x.jumps)
 }

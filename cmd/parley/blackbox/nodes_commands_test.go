@@ -7,29 +7,31 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestClusterCommandsFail: each mistake has the exit code of its kind, and a message in plain
 // words. Another service at the address of a node is one of them.
 func TestClusterCommandsFail(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 1)
+	n := kit.StartNodes(t, 1)
 	node := n.Node(0)
 	plain, secured := httptest.NewServer(nil), httptest.NewTLSServer(nil)
 	t.Cleanup(plain.Close)
 	t.Cleanup(secured.Close)
-	free, err := UnusedAddress()
-	Must(t, err)
+	free, err := kit.UnusedAddress()
+	kit.Must(t, err)
 	token := func() string {
 		said, err := node.Operate("cluster", "token")
-		Must(t, err)
+		kit.Must(t, err)
 		return strings.TrimSpace(said)
 	}
 	stopped := t.TempDir()
-	if _, said, code := Command(t, "cluster", "init", "--data", stopped, "--advertise", free); code != 0 {
+	if _, said, code := kit.Command(t, "cluster", "init", "--data", stopped, "--advertise", free); code != 0 {
 		t.Fatal(said)
 	}
-	other := StartNodes(t, 1).Node(0).Flag("--cluster-listen")
+	other := kit.StartNodes(t, 1).Node(0).Flag("--cluster-listen")
 	serve := func(flags ...string) []string {
 		return append([]string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir()}, flags...)
 	}
@@ -73,8 +75,8 @@ func ends(t *testing.T, args ...string) (said string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, Binary, args...)
-	cmd.Env, cmd.Dir = CleanEnvironment(), t.TempDir()
+	cmd := exec.CommandContext(ctx, kit.Binary, args...)
+	cmd.Env, cmd.Dir = kit.CleanEnvironment(), t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -86,14 +88,14 @@ func ends(t *testing.T, args ...string) (said string, code int) {
 // so it exits with 0.
 func TestStopWhileWaiting(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 2)
+	n := kit.StartNodes(t, 2)
 	alone := n.Node(0)
-	alone.eventuallyStatus(t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
+	eventuallyStatus(alone, t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
 	n.Node(1).Kill()
 	alone.Kill()
 	n.ConsistsOf()
-	Must(t, alone.Begin("127.0.0.1:0"))
-	Eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.Log.Text(), "waits for the cluster") })
+	kit.Must(t, alone.Begin("127.0.0.1:0"))
+	kit.Eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.Log.Text(), "waits for the cluster") })
 	if err := alone.Drain(10 * time.Second); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, alone.Log.Tail())
 	}
@@ -104,12 +106,12 @@ func TestStopWhileWaiting(t *testing.T) {
 // ends.
 func TestDrainInterrupted(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	n.Ready(t)
 	for _, again := range []bool{false, true} {
 		leader := n.Leader()
 		draining := drainInBackground(t, leader)
-		Eventually(t, "the node is draining", func() bool { return n.Node(0).clusterStatus(t).state(leader.Flag("--node-name")) == "draining" })
+		kit.Eventually(t, "the node is draining", func() bool { return clusterStatusOf(n.Node(0), t).state(leader.Flag("--node-name")) == "draining" })
 		if again {
 			if said, err := leader.Operate("cluster", "drain"); err != nil {
 				t.Error(said, err)
@@ -120,15 +122,15 @@ func TestDrainInterrupted(t *testing.T) {
 		}
 		_ = draining.Process.Kill()
 		_ = draining.Wait()
-		Eventually(t, "another node leads", func() bool { now := n.Leader(); return now != nil && now != leader })
+		kit.Eventually(t, "another node leads", func() bool { now := n.Leader(); return now != nil && now != leader })
 	}
 }
 
 // drainInBackground begins to drain a node.
-func drainInBackground(t *testing.T, s *Server) *exec.Cmd {
+func drainInBackground(t *testing.T, s *kit.Server) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(Binary, "cluster", "drain", "--data", s.Dir, "--admin", "http://"+s.Flag("--admin-listen"))
-	cmd.Env = CleanEnvironment()
-	Must(t, cmd.Start())
+	cmd := exec.Command(kit.Binary, "cluster", "drain", "--data", s.Dir, "--admin", "http://"+s.Flag("--admin-listen"))
+	cmd.Env = kit.CleanEnvironment()
+	kit.Must(t, cmd.Start())
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 var nodesContent = flag.Int("nodes.content", 24, "how many MiB of messages the cluster has that a node joins in TestBlankNodeUnderLoad")
@@ -17,15 +19,15 @@ var nodesContent = flag.Int("nodes.content", 24, "how many MiB of messages the c
 // read: it gets everything, and the others go on.
 func TestBlankNodeUnderLoad(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 2)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	readers := map[*Agent]int{}
+	n := kit.StartNodes(t, 2)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	readers := map[*kit.Agent]int{}
 	for left := *nodesContent; left > 0; left -= 64 { // an inbox has so many pages as one test reads
-		one, other := Pair(t, n.Server())
+		one, other := kit.Pair(t, n.Server())
 		readers[other] = sendContent(t, one, other, min(left, 64)<<20)
 	}
 	var took time.Duration
-	w.runThrough(nil, clientCounts{12, 3, 3}, 500*time.Millisecond, func() {
+	w.RunThrough(nil, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 500*time.Millisecond, func() {
 		n.Patience = 3 * time.Minute
 		began := time.Now()
 		if err := n.Add(2); err != nil {
@@ -34,11 +36,11 @@ func TestBlankNodeUnderLoad(t *testing.T) {
 		took = time.Since(began)
 	})
 	t.Logf("a blank node shows %d MiB after %v", *nodesContent, took.Round(time.Millisecond))
-	n.Server().eventuallyStatus(t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
+	eventuallyStatus(n.Server(), t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
 	n.Ready(t)
-	w.repeatUnanswered()
-	w.readAll(nil, true)
-	w.check()
+	w.RepeatUnanswered()
+	w.ReadAll(nil, true)
+	w.Check()
 	for reader, sent := range readers {
 		if rows := reader.On(n.Node(2)).Everything(); len(rows) != sent {
 			t.Errorf("the new node shows %d of %d messages", len(rows), sent)
@@ -47,11 +49,11 @@ func TestBlankNodeUnderLoad(t *testing.T) {
 }
 
 // sendContent sends messages of random content of so many bytes in all, and returns how many.
-func sendContent(t *testing.T, from, to *Agent, size int) (sent int) {
+func sendContent(t *testing.T, from, to *kit.Agent, size int) (sent int) {
 	t.Helper()
 	const each, writers = 96 << 10, 8
 	sent = size/each + 1
-	errs := Concurrently(writers, func(i int) error {
+	errs := kit.Concurrently(writers, func(i int) error {
 		for at := i; at < sent; at += writers {
 			content := make([]byte, each/4*3)
 			_, _ = rand.Read(content)

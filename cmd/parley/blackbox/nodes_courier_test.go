@@ -5,6 +5,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // answersSoon answers after a moment, in which further deliveries wait.
@@ -18,34 +21,34 @@ func answersSoon(w http.ResponseWriter, _ *http.Request) {
 // before the answer.
 func TestNodesStopAttempts(t *testing.T) {
 	t.Parallel()
-	flags, err := trustSink()
+	flags, err := hooktest.TrustSink()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := StartNodes(t, 3, flags...)
+	n := kit.StartNodes(t, 3, flags...)
 	n.Ready(t)
-	for name, forbid := range map[string]func(at *Server, h *hook){
-		"suspended": func(at *Server, h *hook) {
-			if said, err := at.Operate("org", "suspend", h.agent.Slug); err != nil {
+	for name, forbid := range map[string]func(at *kit.Server, h *hooktest.Hook){
+		"suspended": func(at *kit.Server, h *hooktest.Hook) {
+			if said, err := at.Operate("org", "suspend", h.Agent.Slug); err != nil {
 				t.Error(said, err)
 			}
 		},
-		"switched off": func(at *Server, h *hook) {
-			h.agent.On(at).Patch(h.path(""), obj{"active": false}).Want(200)
+		"switched off": func(at *kit.Server, h *hooktest.Hook) {
+			h.Agent.On(at).Patch(h.Path(""), obj{"active": false}).Want(200)
 		},
-		"deleted": func(at *Server, h *hook) {
-			h.agent.On(at).Delete(h.path("")).Want(204)
+		"deleted": func(at *kit.Server, h *hooktest.Hook) {
+			h.Agent.On(at).Delete(h.Path("")).Want(204)
 		},
-		"deleted after a handover": func(at *Server, h *hook) {
+		"deleted after a handover": func(at *kit.Server, h *hooktest.Hook) {
 			if said, err := at.Operate("cluster", "balance", "--to", at.Flag("--node-name")); err != nil {
 				t.Error(said, err)
 			}
-			h.agent.On(at).Delete(h.path("")).Want(204)
+			h.Agent.On(at).Delete(h.Path("")).Want(204)
 		},
 	} {
 		follower := n.Follower()
-		one, other := Pair(t, n.Server())
-		h := other.listens(answersSoon)
+		one, other := kit.Pair(t, n.Server())
+		h := hooktest.Listening(other, answersSoon)
 		var sending sync.WaitGroup
 		for range 6 { // faster than they are delivered
 			sending.Go(func() {
@@ -55,13 +58,13 @@ func TestNodesStopAttempts(t *testing.T) {
 			})
 		}
 		sending.Wait()
-		h.to.waitForDelivery(t, 2)
+		h.To.WaitForDelivery(t, 2)
 		forbid(follower, h)
 		answered := time.Now()
 		time.Sleep(1500 * time.Millisecond)
-		late, begun := 0, h.to.deliveries()
+		late, begun := 0, h.To.Deliveries()
 		for _, d := range begun {
-			if d.at.After(answered.Add(20 * time.Millisecond)) { // it was on its way
+			if d.At.After(answered.Add(20 * time.Millisecond)) { // it was on its way
 				late++
 			}
 		}
@@ -74,26 +77,28 @@ func TestNodesStopAttempts(t *testing.T) {
 // TestNodesEndHolds ends the hold of a webhook at a node that does not lead.
 func TestNodesEndHolds(t *testing.T) {
 	t.Parallel()
-	flags, err := trustSink()
+	flags, err := hooktest.TrustSink()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := StartNodes(t, 3, flags...)
+	n := kit.StartNodes(t, 3, flags...)
 	n.Ready(t)
-	for name, end := range map[string]func(at *Server, h *hook, held obj){
-		"retry": func(at *Server, h *hook, held obj) {
-			h.agent.On(at).Post(h.path("/deliveries/"+Text(held, "id")+"/retry"), nil).Want(200)
+	for name, end := range map[string]func(at *kit.Server, h *hooktest.Hook, held obj){
+		"retry": func(at *kit.Server, h *hooktest.Hook, held obj) {
+			h.Agent.On(at).Post(h.Path("/deliveries/"+kit.Text(held, "id")+"/retry"), nil).Want(200)
 		},
-		"test":  func(at *Server, h *hook, _ obj) { h.agent.On(at).Post(h.path("/test"), nil).Want(200) },
-		"PATCH": func(at *Server, h *hook, _ obj) { h.agent.On(at).Patch(h.path(""), obj{"active": true}).Want(200) },
+		"test": func(at *kit.Server, h *hooktest.Hook, _ obj) { h.Agent.On(at).Post(h.Path("/test"), nil).Want(200) },
+		"PATCH": func(at *kit.Server, h *hooktest.Hook, _ obj) {
+			h.Agent.On(at).Patch(h.Path(""), obj{"active": true}).Want(200)
+		},
 	} {
-		one, other := Pair(t, n.Server())
-		h := other.listens(says(503, "Retry-After", "86400"), says(200))
-		h.waitForStatus(one.Send(other), "failed")
+		one, other := kit.Pair(t, n.Server())
+		h := hooktest.Listening(other, hooktest.Says(503, "Retry-After", "86400"), hooktest.Says(200))
+		h.WaitForStatus(one.Send(other), "failed")
 		held := one.Send(other)
-		end(n.Follower(), h, h.holds(held))
+		end(n.Follower(), h, h.Holds(held))
 		began := time.Now()
-		for j := h.job(held); j["status"] != "delivered"; j = h.job(held) {
+		for j := h.Job(held); j["status"] != "delivered"; j = h.Job(held) {
 			if time.Since(began) > 5*time.Second {
 				t.Errorf("%s at a follower: after 5 s the job is %v", name, j)
 				break

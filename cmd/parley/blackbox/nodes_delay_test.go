@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 var nodesDelays = flag.Int("nodes.delays", 1, "how often TestSlowNetwork delays, stalls and resets the connections between nodes")
@@ -28,7 +31,7 @@ type slowLink struct {
 func newSlowLink(t testing.TB, to string) *slowLink {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	Must(t, err)
+	kit.Must(t, err)
 	l := &slowLink{ln: ln, to: to, conns: map[*net.TCPConn]bool{}}
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -116,11 +119,11 @@ func (l *slowLink) reset() {
 }
 
 // startOnSlowLinks runs three nodes that reach each other through slow links.
-func startOnSlowLinks(t *testing.T) (*Nodes, []*slowLink) {
+func startOnSlowLinks(t *testing.T) (*kit.Nodes, []*slowLink) {
 	t.Helper()
 	var links []*slowLink
-	local := LocalPlace(t.TempDir())
-	n := StartNodesAt(t, func(i int) (Place, error) {
+	local := kit.LocalPlace(t.TempDir())
+	n := kit.StartNodesAt(t, func(i int) (kit.Place, error) {
 		at, err := local(i)
 		if err == nil {
 			links = append(links, newSlowLink(t, at.Cluster))
@@ -136,61 +139,61 @@ func startOnSlowLinks(t *testing.T) (*Nodes, []*slowLink) {
 // leadership, messages go on after each fault, and nothing is lost.
 func TestSlowNetwork(t *testing.T) {
 	n, links := startOnSlowLinks(t) // clients use all nodes, also when none is ready
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	listeners := w.listeners()
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	listeners := w.Listeners()
 	for round := range *nodesDelays {
 		for _, delay := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
 			for _, l := range links {
 				l.delay.Store(int64(delay))
 			}
-			w.steady(n, listeners, delay)
+			steady(w, n, listeners, delay)
 		}
 		for _, l := range links {
 			l.delay.Store(int64(5 * time.Millisecond))
 		}
 		for i, l := range links {
-			w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
+			w.RunThrough(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() {
 				l.stalled.Store(true)
 				time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond)
 				l.stalled.Store(false)
-				t.Logf("first 201 after nothing reached node %s for a while: %v", NodeName(i), w.firstSend().Round(time.Millisecond))
+				t.Logf("first 201 after nothing reached node %s for a while: %v", kit.NodeName(i), firstSend(w).Round(time.Millisecond))
 			})
-			w.repeatUnanswered()
+			w.RepeatUnanswered()
 		}
-		w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
+		w.RunThrough(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() {
 			for range 20 {
 				for _, l := range links {
 					l.reset()
 				}
 				time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
 			}
-			t.Logf("first 201 after the connections broke 20 times: %v", w.firstSend().Round(time.Millisecond))
+			t.Logf("first 201 after the connections broke 20 times: %v", firstSend(w).Round(time.Millisecond))
 		})
 		n.Ready(t)
-		w.repeatUnanswered()
-		w.readAll(listeners, round == *nodesDelays-1)
-		w.check()
+		w.RepeatUnanswered()
+		w.ReadAll(listeners, round == *nodesDelays-1)
+		w.Check()
 	}
-	w.checkDetectsLosses()
-	t.Log(&w.tally)
+	w.CheckDetectsLosses()
+	t.Log(&w.Tally)
 }
 
 // steady runs clients for a while at a steady delay. No node may stand for election; a stall of
 // this machine may cost one, so that three tries in a row have to fail.
-func (w *recordedServer) steady(n *Nodes, listeners []*listener, delay time.Duration) {
-	w.t.Helper()
+func steady(w *recorded.Server, n *kit.Nodes, listeners []*recorded.Listener, delay time.Duration) {
+	w.T.Helper()
 	for try := 1; ; try++ {
-		term := n.Node(0).clusterStatus(w.t).Groups[0].Term
-		acked := w.tally.acked.Load()
-		w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
-		w.repeatUnanswered()
-		after := n.Node(0).clusterStatus(w.t).Groups[0].Term
-		w.t.Logf("%v late: %d messages in 3.3 s, %d elections", delay, w.tally.acked.Load()-acked, after-term)
+		term := clusterStatusOf(n.Node(0), w.T).Groups[0].Term
+		acked := w.Tally.Acked.Load()
+		w.RunThrough(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
+		w.RepeatUnanswered()
+		after := clusterStatusOf(n.Node(0), w.T).Groups[0].Term
+		w.T.Logf("%v late: %d messages in 3.3 s, %d elections", delay, w.Tally.Acked.Load()-acked, after-term)
 		if after == term {
 			return
 		}
 		if try == 3 {
-			w.t.Errorf("a delay of %v costs leaderships: the term was %d, and is %d", delay, term, after)
+			w.T.Errorf("a delay of %v costs leaderships: the term was %d, and is %d", delay, term, after)
 			return
 		}
 	}

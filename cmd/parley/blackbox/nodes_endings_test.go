@@ -3,6 +3,8 @@ package blackbox
 import (
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestStreamsEndOnNodes revokes an agent and a credential, and suspends an organization, on one
@@ -10,7 +12,7 @@ import (
 // others go on.
 func TestStreamsEndOnNodes(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	n.Ready(t)
 	s := n.Server()
 	one, other := s.Org(t), s.Org(t)
@@ -22,7 +24,7 @@ func TestStreamsEndOnNodes(t *testing.T) {
 	byCredential := *agent
 	byCredential.Org = &with
 	for what, c := range map[string]struct {
-		stream *Stream
+		stream *kit.Stream
 		end    func()
 	}{
 		"agent":      {revoked.On(n.Node(1)).Stream(""), func() { revoked.On(n.Node(0)).Request("DELETE", revoked.Path(""), nil).Want(204) }},
@@ -35,11 +37,11 @@ func TestStreamsEndOnNodes(t *testing.T) {
 	} {
 		time.Sleep(100 * time.Millisecond)
 		c.end()
-		if !c.stream.endsWithin(10 * time.Second) {
+		if !endsWithin(c.stream, 10*time.Second) {
 			t.Errorf("%s: the stream on another node goes on", what)
 		}
 	}
-	if stays.endsWithin(0) {
+	if endsWithin(stays, 0) {
 		t.Error("a stream of another organization ended")
 	}
 }

@@ -3,34 +3,13 @@ package blackbox
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-)
 
-// views are all listings of groups and inboxes as one node shows them.
-func (v *groupDeployment) views(s *Server) map[string]string {
-	out := map[string]string{}
-	see := func(a *Answer) *Answer {
-		out[a.Asked] = fmt.Sprint(a.Status)
-		if a.Status != 410 {
-			out[a.Asked] = string(a.Want(200).Raw)
-		}
-		return a
-	}
-	for _, r := range v.groups {
-		by := r.by.Org.On(s)
-		see(by.Get(r.path("")))
-		see(by.Get(r.path("/members?limit=100")))
-		see(by.Get(r.path("/requests?status=all&limit=100")))
-	}
-	for _, g := range slices.Concat(v.agents, v.gone) {
-		see(g.On(s).Get(g.Path("")))
-		out["inbox of "+g.ID] = fmt.Sprint(g.On(s).Everything())
-	}
-	return out
-}
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
+)
 
 // broadcastFaults compares the inboxes with the broadcasts that were acknowledged: each is in
 // as many inboxes as it has recipients, in none twice, and any two in the same order.
@@ -75,55 +54,44 @@ func TestBroadcastFaultsControl(t *testing.T) {
 	}
 }
 
-// inboxes are the payloads of broadcasts in all inboxes of a node, oldest first.
-func (v *groupDeployment) inboxes(s *Server) map[string][]string {
-	out := map[string][]string{}
-	for _, g := range slices.Concat(v.agents, v.gone) {
-		for _, m := range slices.Backward(g.On(s).Everything()) {
-			out[g.Name+" "+g.ID] = append(out[g.Name+" "+g.ID], Text(m, "encrypted_payload"))
-		}
-	}
-	return out
-}
-
 // TestNodesGroupsUnderKills is TestGroupsUnderKills on three nodes, of which the leader or a
 // follower is killed while clients go on. At the end all nodes show the same.
 func TestNodesGroupsUnderKills(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	v := newGroupDeployment(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	v := grouptest.NewDeployment(t, n.Server())
 	for i := range 4 {
 		victim, follower := n.Roles(t)
 		if i%2 == 1 {
 			victim = follower
 		}
-		v.runThrough(time.Duration(150+rand.IntN(250))*time.Millisecond, func() {
+		v.RunThrough(time.Duration(150+rand.IntN(250))*time.Millisecond, func() {
 			if err := n.StrikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
 				t.Fatal(err)
 			}
 			n.Ready(t)
 		})
-		v.repeatRevocations()
-		v.settle()
+		v.RepeatRevocations()
+		v.Settle()
 	}
-	t.Logf("%d requests, %d broadcasts, %d groups, %d agents left", v.done.Load(), len(v.said), len(v.groups), len(v.agents))
-	if v.done.Load() < 100 || len(v.said) == 0 {
-		t.Errorf("only %d requests and %d broadcasts", v.done.Load(), len(v.said))
+	t.Logf("%d requests, %d broadcasts, %d groups, %d agents left", v.Done.Load(), len(v.Sent), len(v.Groups), len(v.Agents))
+	if v.Done.Load() < 100 || len(v.Sent) == 0 {
+		t.Errorf("only %d requests and %d broadcasts", v.Done.Load(), len(v.Sent))
 	}
 	var faults []string
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if faults = broadcastFaults(v.said, v.inboxes(n.Node(0))); len(faults) == 0 || time.Since(began) > 10*time.Second {
+		if faults = broadcastFaults(v.Sent, v.Inboxes(n.Node(0))); len(faults) == 0 || time.Since(began) > 10*time.Second {
 			break
 		}
 	}
 	if len(faults) > 0 {
 		t.Errorf("%d faults of broadcasts:\n%s", len(faults), strings.Join(faults[:min(len(faults), 10)], "\n"))
 	}
-	of := v.views(n.Node(0))
+	of := v.Views(n.Node(0))
 	for i := 1; i < 3; i++ {
-		for what, now := range v.views(n.Node(i)) {
+		for what, now := range v.Views(n.Node(i)) {
 			if of[what] != now {
-				t.Errorf("%s differs\non node a %s\non node %s %s", what, of[what], NodeName(i), now)
+				t.Errorf("%s differs\non node a %s\non node %s %s", what, of[what], kit.NodeName(i), now)
 			}
 		}
 	}

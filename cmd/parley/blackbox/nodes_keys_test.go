@@ -1,18 +1,22 @@
 package blackbox
 
-import "testing"
+import (
+	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // TestKeyRotateOnNodes rotates the key of access tokens on a node that follows, and the keys
 // of cards and receipts: at once every node accepts tokens of the new key, makes tokens with
 // it, and publishes it.
 func TestKeyRotateOnNodes(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	o := n.Server().Org(t)
-	signed := func(token string) any { header, _, _, _ := ClaimsOf(t, token); return header["kid"] }
+	signed := func(token string) any { header, _, _, _ := kit.ClaimsOf(t, token); return header["kid"] }
 	for _, purpose := range [][]string{nil, {"--cards"}, {"--receipts"}} {
 		rotates := n.Follower()
-		before := len(PublishedKeys(t, rotates))
+		before := len(kit.PublishedKeys(t, rotates))
 		if said, err := rotates.Operate(append([]string{"key", "rotate"}, purpose...)...); err != nil {
 			t.Fatal(said, err)
 		}
@@ -27,20 +31,9 @@ func TestKeyRotateOnNodes(t *testing.T) {
 			if other := s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token"); signed(other) != signed(fresh) {
 				t.Errorf("node %s signs with %v, the one that rotated %v with %v", name, signed(other), purpose, signed(fresh))
 			}
-			if keys := PublishedKeys(t, s); len(keys) != before+1 || !keys[signed(fresh)] {
+			if keys := kit.PublishedKeys(t, s); len(keys) != before+1 || !keys[signed(fresh)] {
 				t.Errorf("after rotate %v node %s publishes %v, there were %d", purpose, name, keys, before)
 			}
 		}
 	}
-}
-
-// PublishedKeys are the ids of the keys that a node publishes.
-func PublishedKeys(t *testing.T, s *Server) map[any]bool {
-	t.Helper()
-	keys, _ := s.Call(t, "", "GET", "/.well-known/jwks.json", nil).Want(200).At("keys").([]any)
-	all := map[any]bool{}
-	for _, k := range Objects(keys) {
-		all[k["kid"]] = true
-	}
-	return all
 }

@@ -1,120 +1,33 @@
 package blackbox
 
 import (
-	"encoding/json"
 	"flag"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 	"parley/cmd/parley/history"
 )
 
 var nodesKills = flag.Int("nodes.kills", 6, "how often TestNodesKilled kills a node")
 
-// Leader is the node that leads, nil while there is none.
-func (n *Nodes) Leader() *Server {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, s := range n.All {
-		select {
-		case <-s.Exited:
-			continue
-		default:
-		}
-		said, err := s.Operate("cluster", "status", "--json")
-		var status struct {
-			Nodes []struct {
-				Name  string
-				Leads []int
-			}
-		}
-		if err != nil || json.Unmarshal([]byte(said), &status) != nil {
-			continue
-		}
-		for _, one := range status.Nodes {
-			if len(one.Leads) == 0 {
-				continue
-			}
-			for _, s := range n.All {
-				if s.Flag("--node-name") == one.Name {
-					return s
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// Follower is a node that does not lead.
-func (n *Nodes) Follower() *Server {
-	leader := n.Leader()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })
-	return others[rand.IntN(len(others))]
-}
-
-// StartNodes runs a cluster for one test.
-func StartNodes(t testing.TB, count int, flags ...string) *Nodes {
-	t.Helper()
-	return StartNodesAt(t, LocalPlace(t.TempDir()), count, flags...)
-}
-
-// StartNodesAt runs a cluster for one test at places of its own.
-func StartNodesAt(t testing.TB, at func(i int) (Place, error), count int, flags ...string) *Nodes {
-	t.Helper()
-	OneServerOnly(t, "it starts nodes itself")
-	n, err := openNodesAt(at, count, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := n.Stop(); err != nil || t.Failed() {
-			t.Errorf("the nodes: %v", err)
-			for _, s := range n.All {
-				t.Logf("node %s\n%s", s.Flag("--node-name"), s.Log.Tail())
-			}
-		}
-	})
-	return n
-}
-
-// Ready waits until all nodes are ready.
-func (n *Nodes) Ready(t testing.TB) {
-	t.Helper()
-	for _, s := range n.All {
-		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-			resp, err := Client.Get(s.Base + "/readyz")
-			if err == nil {
-				_ = resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					break
-				}
-			}
-			if time.Since(began) > 30*time.Second {
-				t.Fatalf("node %s is never ready\n%s", s.Flag("--node-name"), s.Log.Tail())
-			}
-		}
-	}
-}
-
 // firstSend sends until a message is acknowledged, and returns how long that took. It sends on
 // fresh connections: a kept one may lead to a node that is halted, which never answers.
-func (w *recordedServer) firstSend() time.Duration {
+func firstSend(w *recorded.Server) time.Duration {
 	began := time.Now()
-	for at := (attempt{from: w.senders[0], to: w.popular[0], key: w.newKey()}); ; time.Sleep(5 * time.Millisecond) {
-		Client.CloseIdleConnections()
+	for at := (recorded.Attempt{From: w.Senders[0], To: w.Popular[0], Key: w.NewKey()}); ; time.Sleep(5 * time.Millisecond) {
+		kit.Client.CloseIdleConnections()
 		asked := time.Now()
-		out := w.write(at)
+		out := w.Write(at)
 		if out.Outcome == history.Acked {
 			return time.Since(began)
 		}
 		if time.Since(began) > 20*time.Second {
-			w.t.Fatalf("no message is acknowledged after a node was killed; the last answer, after %v, was %v %s",
+			w.T.Fatalf("no message is acknowledged after a node was killed; the last answer, after %v, was %v %s",
 				time.Since(asked).Round(time.Millisecond), out.Outcome, out.Refusal)
 		}
 	}
@@ -128,22 +41,22 @@ const nodesKillsPerEra = 25
 // clients write, follow streams and read through a proxy. The others go on at once. Package
 // history checks everything that any node answers.
 func TestNodesKilled(t *testing.T) {
-	n := StartNodes(t, 3)
-	var sum tally
+	n := kit.StartNodes(t, 3)
+	var sum recorded.Tally
 	var leaders []time.Duration
-	var past []pastInbox
+	var past []recorded.PastInbox
 	for left := *nodesKills; left > 0; left -= nodesKillsPerEra {
-		w := newRecordedServer(t, n.Server(), 2, 6)
-		leaders = append(leaders, w.killNodes(n, min(left, nodesKillsPerEra))...)
-		w.tally.addTo(&sum)
-		past = append(past, w.keep()...)
+		w := recorded.NewServer(t, n.Server(), 2, 6)
+		leaders = append(leaders, killNodes(w, n, min(left, nodesKillsPerEra))...)
+		w.Tally.AddTo(&sum)
+		past = append(past, w.Keep()...)
 		if left <= nodesKillsPerEra {
-			w.checkDetectsLosses()
+			w.CheckDetectsLosses()
 		}
 	}
 	for _, k := range past {
 		for i := range n.All {
-			read(t, n.Node(i), k)
+			recorded.Read(t, n.Node(i), k)
 		}
 	}
 	slices.Sort(leaders)
@@ -158,31 +71,31 @@ func TestNodesKilled(t *testing.T) {
 
 // killNodes kills so many nodes under load, checks all answers after each, and returns how long
 // it took until a message was acknowledged where the leader died.
-func (w *recordedServer) killNodes(n *Nodes, kills int) (leaders []time.Duration) {
-	w.t.Helper()
-	listeners := w.listeners()
+func killNodes(w *recorded.Server, n *kit.Nodes, kills int) (leaders []time.Duration) {
+	w.T.Helper()
+	listeners := w.Listeners()
 	for i := range kills {
 		victim, leads := n.Leader(), true
 		if i%3 == 2 {
 			victim, leads = n.Follower(), false
 		}
-		w.runClients(listeners, clientCounts{12, 3, 3}, time.Duration(300+rand.IntN(400))*time.Millisecond, func() {
+		w.RunClients(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, time.Duration(300+rand.IntN(400))*time.Millisecond, func() {
 			victim.Kill()
-			if took := w.firstSend(); leads {
+			if took := firstSend(w); leads {
 				leaders = append(leaders, took)
 			}
 		})
-		w.repeatUnanswered()
+		w.RepeatUnanswered()
 		if err := victim.Again(); err != nil {
 			for _, s := range n.All {
 				said, _ := s.Operate("cluster", "status", "--json")
-				w.t.Logf("node %s says %s\n%s", s.Flag("--node-name"), said, s.Log.Tail())
+				w.T.Logf("node %s says %s\n%s", s.Flag("--node-name"), said, s.Log.Tail())
 			}
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
-		n.Ready(w.t)
-		w.readAll(listeners, i%3 == 2 || i == kills-1)
-		w.check()
+		n.Ready(w.T)
+		w.ReadAll(listeners, i%3 == 2 || i == kills-1)
+		w.Check()
 	}
 	return leaders
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestLeaderRemoved hands the leadership over by command, and removes the node that leads:
@@ -12,16 +14,16 @@ import (
 // join that cannot succeed leaves no member behind.
 func TestLeaderRemoved(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	one, other := kit.Pair(t, n.Server())
 	one.Send(other)
 
 	token, err := n.Node(0).Operate("cluster", "token")
 	if err != nil {
 		t.Fatal(token, err)
 	}
-	Fails(t, t.TempDir(), "--cluster-listen", n.Node(1).Flag("--cluster-listen"), "--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
-	if status := n.Node(0).clusterStatus(t); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
+	kit.Fails(t, t.TempDir(), "--cluster-listen", n.Node(1).Flag("--cluster-listen"), "--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
+	if status := clusterStatusOf(n.Node(0), t); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
 		t.Errorf("a node whose address is taken is a member: %+v", status)
 	}
 
@@ -44,11 +46,11 @@ func TestLeaderRemoved(t *testing.T) {
 			t.Errorf("removed through %s: %s%v", through, said, err)
 		}
 		n.Avoid(leader, true)
-		left = slices.DeleteFunc(slices.Clone(left), func(s *Server) bool { return s == leader })
-		left[0].eventuallyStatus(t, "the leader is removed", func(c clusterStatus) bool {
+		left = slices.DeleteFunc(slices.Clone(left), func(s *kit.Server) bool { return s == leader })
+		eventuallyStatus(left[0], t, "the leader is removed", func(c clusterStatus) bool {
 			return c.voters() == len(left) && c.state(leader.Flag("--node-name")) == "" && c.Groups[0].Leader != nil
 		})
-		Client.CloseIdleConnections()
+		kit.Client.CloseIdleConnections()
 		one.Send(other)
 		if err := leader.Drain(15 * time.Second); err != nil {
 			t.Error(err)
@@ -67,26 +69,26 @@ func TestLeaderRemoved(t *testing.T) {
 // does not know its leader. It follows all the same.
 func TestLeaderThatJoinedMeanwhile(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	one, other := kit.Pair(t, n.Server())
 	n.Ready(t)
 	away := n.Node(2)
 	away.Kill()
-	Must(t, n.Add(3))
+	kit.Must(t, n.Add(3))
 	joined := n.Node(3)
-	joined.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
-	Eventually(t, "the new node leads", func() bool {
+	eventuallyStatus(joined, t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
+	kit.Eventually(t, "the new node leads", func() bool {
 		_, err := joined.Operate("cluster", "balance", "--to", joined.Flag("--node-name"))
 		return err == nil && n.Leader() == joined
 	})
 	one, other = one.On(joined), other.On(joined)
-	sent := Text(one.Send(other), "id")
-	Must(t, away.Begin(away.Addr))
+	sent := kit.Text(one.Send(other), "id")
+	kit.Must(t, away.Begin(away.Addr))
 	n.Ready(t)
 	if n.Leader() != joined {
 		t.Log("another node leads by now")
 	}
-	if !slices.ContainsFunc(other.On(away).Everything(), func(m map[string]any) bool { return Text(m, "id") == sent }) {
+	if !slices.ContainsFunc(other.On(away).Everything(), func(m map[string]any) bool { return kit.Text(m, "id") == sent }) {
 		t.Error("it does not show the message")
 	}
 }

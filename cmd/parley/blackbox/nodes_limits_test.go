@@ -6,26 +6,28 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestLimitsOfNodes: the tries at a challenge and the streams of an agent are counted on all nodes
 // together.
 func TestLimitsOfNodes(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3, "--quota-profile", "public")
+	n := kit.StartNodes(t, 3, "--quota-profile", "public")
 	n.Ready(t)
-	n.triesCountTogether(t)
-	n.streamsCountTogether(t)
+	triesCountTogether(n, t)
+	streamsCountTogether(n, t)
 }
 
 // triesCountTogether sends wrong nonces of one challenge to each node in turn: as many are checked
 // as if there were one node. Then the right one is refused everywhere.
-func (n *Nodes) triesCountTogether(t *testing.T) {
+func triesCountTogether(n *kit.Nodes, t *testing.T) {
 	const tries = 20
-	c := n.Node(0).Challenge(t, FreshSlug())
+	c := n.Node(0).Challenge(t, kit.FreshSlug())
 	right, wrong := c.Solution(), c.Solution()
-	wrong["nonce"] = Work(c.Str("challenge"), int(c.At("difficulty").(float64)), false)
-	solve := func(i int, with obj) *Answer {
+	wrong["nonce"] = kit.Work(c.Str("challenge"), int(c.At("difficulty").(float64)), false)
+	solve := func(i int, with obj) *kit.Answer {
 		return n.Node(i%3).Call(t, "", "POST", "/auth/register/solve", with)
 	}
 	judged := 0
@@ -47,26 +49,26 @@ func (n *Nodes) triesCountTogether(t *testing.T) {
 	for i := range 3 {
 		solve(i, right).Refused(http.StatusGone, "challenge_expired")
 	}
-	solve(0, n.Node(0).Challenge(t, FreshSlug()).Solution()).As("another challenge").Want(http.StatusCreated)
+	solve(0, n.Node(0).Challenge(t, kit.FreshSlug()).Solution()).As("another challenge").Want(http.StatusCreated)
 }
 
 // streamsCountTogether opens as many streams of an agent as it may have on one node. Another node
 // opens none until one is closed, or until the node that has them dies. Streams of tasks are
 // counted apart, in the same way.
-func (n *Nodes) streamsCountTogether(t *testing.T) {
-	a, b := Pair(t, n.Server())
+func streamsCountTogether(n *kit.Nodes, t *testing.T) {
+	a, b := kit.Pair(t, n.Server())
 	task := a.Begins(b.Bridged(), "m-1")
 	dies := n.Follower()
-	others := make([]*Server, 0, 2)
+	others := make([]*kit.Server, 0, 2)
 	for i := range 3 {
 		if s := n.Node(i); s != dies {
 			others = append(others, s)
 		}
 	}
-	stream := opens{t, func(s *Server) (*http.Request, error) {
+	stream := opens{t, func(s *kit.Server) (*http.Request, error) {
 		return s.Request(a.Token, "GET", a.Path("/stream"), nil, "Accept", "text/event-stream")
 	}}
-	taskStream := opens{t, func(s *Server) (*http.Request, error) {
+	taskStream := opens{t, func(s *kit.Server) (*http.Request, error) {
 		return s.Request(a.Token, "POST", "/a2a/"+b.Handle, obj{"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": obj{"id": task}}, "X-Svc-Agent", a.ID)
 	}}
 	for _, o := range []opens{stream, taskStream} {
@@ -100,11 +102,11 @@ func (n *Nodes) streamsCountTogether(t *testing.T) {
 // opens opens streams of one kind at nodes.
 type opens struct {
 	t       *testing.T
-	request func(*Server) (*http.Request, error)
+	request func(*kit.Server) (*http.Request, error)
 }
 
 // try opens a stream, and returns what closes it; nil if the quota refuses it.
-func (o opens) try(s *Server) (end func()) {
+func (o opens) try(s *kit.Server) (end func()) {
 	o.t.Helper()
 	req, err := o.request(s)
 	if err != nil {
@@ -112,7 +114,7 @@ func (o opens) try(s *Server) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.t.Cleanup(cancel)
-	a, err := Streaming.Do(req.WithContext(ctx))
+	a, err := kit.Streaming.Do(req.WithContext(ctx))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func (o opens) try(s *Server) (end func()) {
 	return nil
 }
 
-func (o opens) must(s *Server) (end func()) {
+func (o opens) must(s *kit.Server) (end func()) {
 	o.t.Helper()
 	if end = o.try(s); end == nil {
 		o.t.Fatal("a stream is refused")
@@ -137,7 +139,7 @@ func (o opens) must(s *Server) (end func()) {
 }
 
 // becomes tries until a stream opens, which stays, or is refused.
-func (o opens) becomes(s *Server, open bool) {
+func (o opens) becomes(s *kit.Server, open bool) {
 	o.t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		end := o.try(s)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // clusterStatus is what cluster status --json prints.
@@ -28,7 +30,7 @@ type clusterStatus struct {
 	}
 }
 
-func (s *Server) clusterStatus(t testing.TB) (status clusterStatus) {
+func clusterStatusOf(s *kit.Server, t testing.TB) (status clusterStatus) {
 	t.Helper()
 	said, err := s.Operate("cluster", "status", "--json")
 	if err == nil {
@@ -41,10 +43,10 @@ func (s *Server) clusterStatus(t testing.TB) (status clusterStatus) {
 }
 
 // eventuallyStatus waits until the cluster is as wanted.
-func (s *Server) eventuallyStatus(t testing.TB, what string, met func(clusterStatus) bool) {
+func eventuallyStatus(s *kit.Server, t testing.TB, what string, met func(clusterStatus) bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		status := s.clusterStatus(t)
+		status := clusterStatusOf(s, t)
 		if met(status) {
 			return
 		}
@@ -71,9 +73,9 @@ func (c clusterStatus) voters() int { return len(c.Groups[0].Voters) }
 // disk. Every node has every message, and logs what became of the members.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	s := n.Server()
-	one, other := Pair(t, s)
+	one, other := kit.Pair(t, s)
 	sent := 0
 	send := func() {
 		t.Helper()
@@ -86,7 +88,7 @@ func TestMembersChange(t *testing.T) {
 	if err := n.Add(3); err != nil {
 		t.Fatal(err)
 	}
-	s.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
+	eventuallyStatus(s, t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	send()
 
 	oneTokenOneNode(t, n)
@@ -104,10 +106,10 @@ func TestMembersChange(t *testing.T) {
 
 // logsMembers checks what the nodes logged about the members of TestMembersChange: each change
 // once, and never a token.
-func logsMembers(t *testing.T, n *Nodes) {
+func logsMembers(t *testing.T, n *kit.Nodes) {
 	t.Helper()
 	token, err := n.Node(0).Operate("cluster", "token")
-	Must(t, err)
+	kit.Must(t, err)
 	want := []string{
 		"a node was added to the cluster: d", "a node of the cluster became a voter: d",
 		"a node was added to the cluster: e", "a node of the cluster became a voter: e", "a node was removed from the cluster: e",
@@ -136,7 +138,7 @@ func logsMembers(t *testing.T, n *Nodes) {
 var loggedChange = regexp.MustCompile(`INF (a node .*) node=[0-9a-f]{16} name=([de]2?) address=127\.0\.0\.1:[0-9]+(?: by=[0-9a-f]{16}( by_name=d2))?\n`)
 
 // oneTokenOneNode has a node join and leave again: another one is not admitted with its token.
-func oneTokenOneNode(t *testing.T, n *Nodes) {
+func oneTokenOneNode(t *testing.T, n *kit.Nodes) {
 	t.Helper()
 	s := n.Server()
 	token, err := s.Operate("cluster", "token")
@@ -144,11 +146,11 @@ func oneTokenOneNode(t *testing.T, n *Nodes) {
 		t.Fatal(token, err)
 	}
 	for i, want := range []bool{true, false} {
-		at, err := UnusedAddress()
+		at, err := kit.UnusedAddress()
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &Server{Dir: t.TempDir(), Flags: append([]string{"--node-name", "e", "--cluster-listen", at, "--join", s.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}, n.Flags...)}
+		e := &kit.Server{Dir: t.TempDir(), Flags: append([]string{"--node-name", "e", "--cluster-listen", at, "--join", s.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}, n.Flags...)}
 		_, err = e.Launched("127.0.0.1:0")
 		if (err == nil) != want {
 			t.Fatalf("try %d with one token: %v", i+1, err)
@@ -156,7 +158,7 @@ func oneTokenOneNode(t *testing.T, n *Nodes) {
 		if err != nil {
 			continue
 		}
-		s.eventuallyStatus(t, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
+		eventuallyStatus(s, t, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
 		e.Kill()
 		if said, err := s.Operate("cluster", "remove", "e"); err != nil {
 			t.Fatal(said, err)
@@ -168,31 +170,31 @@ func oneTokenOneNode(t *testing.T, n *Nodes) {
 }
 
 // oneAddressOneNode has a node join with the address of another one: it is not admitted.
-func oneAddressOneNode(t *testing.T, n *Nodes) {
+func oneAddressOneNode(t *testing.T, n *kit.Nodes) {
 	t.Helper()
 	s := n.Server()
 	token, err := s.Operate("cluster", "token")
-	Must(t, err)
-	at, err := UnusedAddress()
-	Must(t, err)
-	said := Fails(t, t.TempDir(), append([]string{
+	kit.Must(t, err)
+	at, err := kit.UnusedAddress()
+	kit.Must(t, err)
+	said := kit.Fails(t, t.TempDir(), append([]string{
 		"--node-name", "f", "--cluster-listen", at, "--cluster-advertise", n.Node(1).Flag("--cluster-listen"),
 		"--join", s.Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token),
 	}, n.Flags...)...)
 	if !strings.Contains(said, "has this address already") {
 		t.Errorf("it does not say why it is not admitted:\n%s", said)
 	}
-	if voters := s.clusterStatus(t).voters(); voters != 4 {
+	if voters := clusterStatusOf(s, t).voters(); voters != 4 {
 		t.Errorf("%d voters", voters)
 	}
 }
 
 // replaceLost has a new node take the place of one that lost its disk.
-func replaceLost(t *testing.T, n *Nodes, i int) {
+func replaceLost(t *testing.T, n *kit.Nodes, i int) {
 	t.Helper()
 	lost, other := n.Node(i), n.Node((i+1)%len(n.All))
 	lost.Kill()
-	Must(t, os.RemoveAll(lost.Dir))
+	kit.Must(t, os.RemoveAll(lost.Dir))
 	former := lost.Flag("--node-name")
 	token, err := other.Operate("cluster", "replace", former)
 	if err != nil {
@@ -204,7 +206,7 @@ func replaceLost(t *testing.T, n *Nodes, i int) {
 	if _, err := lost.Launched(lost.Addr); err != nil {
 		t.Fatal(err)
 	}
-	other.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
+	eventuallyStatus(other, t, "the new node in place of the lost one", func(c clusterStatus) bool {
 		return c.voters() == len(n.All) && c.state(former) == "" && c.state(former+"2") == "ready"
 	})
 }
@@ -213,7 +215,7 @@ func replaceLost(t *testing.T, n *Nodes, i int) {
 // it names them, once. Nodes with the same settings say nothing.
 func TestSettingsAreCompared(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3, "--quota", "tier1.agents=5", "--quota", "tier1.groups=3")
+	n := kit.StartNodes(t, 3, "--quota", "tier1.agents=5", "--quota", "tier1.groups=3")
 	n.Ready(t)
 	const warning = "WRN settings differ"
 	for i := range 3 {
@@ -222,10 +224,10 @@ func TestSettingsAreCompared(t *testing.T) {
 		}
 	}
 	other := n.Follower()
-	Must(t, other.Drain(15*time.Second))
+	kit.Must(t, other.Drain(15*time.Second))
 	other.Flags = append(slices.Clone(other.Flags), "--brand", "other", "--quota", "tier1.groups=4", "--rate", "writes=600")
-	Must(t, other.Again())
-	Eventually(t, "a warning names what differs", func() bool {
+	kit.Must(t, other.Again())
+	kit.Eventually(t, "a warning names what differs", func() bool {
 		return strings.Contains(other.Log.Text(), warning+` from those of the leader, and should be the same on all nodes settings="--brand --quota --rate"`)
 	})
 	n.Ready(t)
@@ -238,20 +240,20 @@ func TestSettingsAreCompared(t *testing.T) {
 // end, so that their clients ask a node that has news.
 func TestRemovedNodeEndsWaiting(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	_, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	_, other := kit.Pair(t, n.Server())
 	n.Ready(t)
 	removed, stays := n.Follower(), n.Leader()
 	reader := other.On(removed)
 	st, elsewhere := reader.Stream(""), other.On(stays).Stream("")
-	waited := make(chan *Answer, 1)
+	waited := make(chan *kit.Answer, 1)
 	go func() { waited <- reader.Get(reader.Path("/wait?timeout_ms=60000")) }()
 	time.Sleep(500 * time.Millisecond) // the wait has begun
 	if said, err := stays.Operate("cluster", "remove", removed.Flag("--node-name")); err != nil {
 		t.Fatal(said, err)
 	}
 	began := time.Now()
-	if !st.endsWithin(30 * time.Second) {
+	if !endsWithin(st, 30*time.Second) {
 		t.Error("the stream stays open and brings nothing")
 	}
 	select {
@@ -263,13 +265,13 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 		t.Error("the request still waits on the removed node")
 	}
 	t.Logf("both ended %v after the removal", time.Since(began).Round(time.Millisecond))
-	if elsewhere.endsWithin(0) {
+	if endsWithin(elsewhere, 0) {
 		t.Error("the stream on a member ended")
 	}
 }
 
 // endsWithin reads the events of a stream, and reports whether it ends in time.
-func (st *Stream) endsWithin(patience time.Duration) bool {
+func endsWithin(st *kit.Stream, patience time.Duration) bool {
 	late := time.After(patience)
 	for {
 		select {
@@ -287,9 +289,9 @@ func (st *Stream) endsWithin(patience time.Duration) bool {
 // to take part, because others count on what it acknowledged since.
 func TestOlderCopy(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	s := n.Server()
-	one, other := Pair(t, s)
+	one, other := kit.Pair(t, s)
 	one.Send(other)
 	victim := n.Follower()
 	if err := victim.Drain(15 * time.Second); err != nil {
@@ -316,7 +318,7 @@ func TestOlderCopy(t *testing.T) {
 	if err := os.Rename(older, victim.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if said := Fails(t, victim.Dir, victim.Flags...); !strings.Contains(said, "older copy") {
+	if said := kit.Fails(t, victim.Dir, victim.Flags...); !strings.Contains(said, "older copy") {
 		t.Errorf("it does not say why:\n%s", said)
 	}
 	if err := os.RemoveAll(victim.Dir); err != nil {
@@ -334,14 +336,14 @@ func TestOlderCopy(t *testing.T) {
 // TestConvertedDirectory makes the directory of a single server the first node of a cluster:
 // everything in it is on the nodes that join.
 func TestConvertedDirectory(t *testing.T) {
-	OneServerOnly(t, "it starts nodes itself")
+	kit.OneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
-	single := Start(t)
-	one, other := Pair(t, single)
+	single := kit.Start(t)
+	one, other := kit.Pair(t, single)
 	for range 50 {
 		one.Send(other)
 	}
-	before := IDs(other.Everything())
+	before := kit.IDs(other.Everything())
 	if err := single.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +351,7 @@ func TestConvertedDirectory(t *testing.T) {
 	if err := os.Rename(single.Dir, filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	n, err := OpenNodes(dir, 2, "--base-url", single.Base)
+	n, err := kit.OpenNodes(dir, 2, "--base-url", single.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +361,7 @@ func TestConvertedDirectory(t *testing.T) {
 		}
 	}()
 	reader := other.On(n.Node(1))
-	if after := IDs(reader.Everything()); !slices.Equal(before, after) {
+	if after := kit.IDs(reader.Everything()); !slices.Equal(before, after) {
 		t.Errorf("the inbox had %d messages, the node that joined shows %d, or others", len(before), len(after))
 	}
 	one.On(n.Node(1)).Send(reader)
@@ -367,15 +369,15 @@ func TestConvertedDirectory(t *testing.T) {
 		t.Errorf("after another message there are %d", n)
 	}
 	for i := range 2 { // one has commits from before it was a node
-		Must(t, n.Node(i).Drain(15*time.Second))
-		Succeeds(t, "verify", "--data", n.Node(i).Dir)
+		kit.Must(t, n.Node(i).Drain(15*time.Second))
+		kit.Succeeds(t, "verify", "--data", n.Node(i).Dir)
 		reportsLostWitness(t, n.Node(i).Dir, "journal", "witness")
-		Must(t, n.Node(i).Again())
+		kit.Must(t, n.Node(i).Again())
 	}
 	n.Ready(t)
 	for _, data := range []string{"backup", "quarantine"} { // nothing writes beside the cluster
 		args := map[string][]string{"backup": {"backup", "--to", t.TempDir(), "--data", n.Node(0).Dir}, "quarantine": {"quarantine", "drop", "x", "--data", n.Node(0).Dir}}[data]
-		if said, err := Execute(args...); err == nil {
+		if said, err := kit.Execute(args...); err == nil {
 			t.Errorf("%s opens the directory of a node: %s", data, said)
 		}
 	}
@@ -384,8 +386,8 @@ func TestConvertedDirectory(t *testing.T) {
 // TestClusterFromBackup begins a new cluster with the restored backup of a node of another one.
 func TestClusterFromBackup(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 2)
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 2)
+	one, other := kit.Pair(t, n.Server())
 	for range 10 {
 		one.Send(other)
 	}
@@ -393,8 +395,8 @@ func TestClusterFromBackup(t *testing.T) {
 	if said, err := n.Node(1).Operate("backup", "--to", to); err != nil {
 		t.Fatal(said, err)
 	}
-	Succeeds(t, "restore", "--from", to, "--data", filepath.Join(dir, "a"))
-	again, err := OpenNodes(dir, 2, "--base-url", n.Server().Base)
+	kit.Succeeds(t, "restore", "--from", to, "--data", filepath.Join(dir, "a"))
+	again, err := kit.OpenNodes(dir, 2, "--base-url", n.Server().Base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,25 +414,25 @@ func TestClusterFromBackup(t *testing.T) {
 // with the same token, makes it a member, and it is one member.
 func TestKilledWhileJoining(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 1)
+	n := kit.StartNodes(t, 1)
 	n.Ready(t)
 	token, err := n.Node(0).Operate("cluster", "token")
-	Must(t, err)
-	at, err := LocalPlace(t.TempDir())(1)
-	Must(t, err)
-	s := &Server{Dir: at.Dir, Flags: append([]string{"--node-name", "b", "--cluster-listen", at.Cluster, "--admin-listen", at.Admin}, n.Flags...)}
+	kit.Must(t, err)
+	at, err := kit.LocalPlace(t.TempDir())(1)
+	kit.Must(t, err)
+	s := &kit.Server{Dir: at.Dir, Flags: append([]string{"--node-name", "b", "--cluster-listen", at.Cluster, "--admin-listen", at.Admin}, n.Flags...)}
 	joins := []string{"--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
 	s.Joins = joins
-	Must(t, s.Begin(at.Listen))
+	kit.Must(t, s.Begin(at.Listen))
 	knows := filepath.Join(at.Dir, "cluster", "node.json")
-	Eventually(t, "it is admitted", func() bool { _, err := os.Stat(knows); return err == nil })
+	kit.Eventually(t, "it is admitted", func() bool { _, err := os.Stat(knows); return err == nil })
 	s.Kill()
-	Must(t, os.Remove(knows)) // it is written last
+	kit.Must(t, os.Remove(knows)) // it is written last
 	written, err := os.ReadDir(at.Dir)
-	Must(t, err)
+	kit.Must(t, err)
 	for _, f := range written {
 		if f.Name() != "cluster" && f.Name() != "master.key" { // what comes after it
-			Must(t, os.RemoveAll(filepath.Join(at.Dir, f.Name())))
+			kit.Must(t, os.RemoveAll(filepath.Join(at.Dir, f.Name())))
 		}
 	}
 	s.Joins = joins
@@ -439,7 +441,7 @@ func TestKilledWhileJoining(t *testing.T) {
 	}
 	n.ConsistsOf(append(n.All, s)...)
 	n.Ready(t)
-	if members := len(n.Node(0).clusterStatus(t).Nodes); members != 2 {
+	if members := len(clusterStatusOf(n.Node(0), t).Nodes); members != 2 {
 		t.Errorf("%d members", members)
 	}
 }

@@ -7,14 +7,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 // metrics are those of a node at one instant, by their names with labels.
 type metrics map[string]float64
 
-func (s *Server) metrics(t testing.TB) metrics {
+func metricsOf(s *kit.Server, t testing.TB) metrics {
 	t.Helper()
-	resp, err := Client.Get("http://" + s.Flag("--admin-listen") + "/metrics")
+	resp, err := kit.Client.Get("http://" + s.Flag("--admin-listen") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +52,12 @@ func (m metrics) forwarded(outcome string) float64 {
 
 // eventuallyMetrics waits until the metrics of some nodes are as wanted: met returns what they
 // lack.
-func eventuallyMetrics(t *testing.T, of []*Server, met func([]metrics) string) (all []metrics) {
+func eventuallyMetrics(t *testing.T, of []*kit.Server, met func([]metrics) string) (all []metrics) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		all = all[:0]
 		for _, s := range of {
-			all = append(all, s.metrics(t))
+			all = append(all, metricsOf(s, t))
 		}
 		lack := met(all)
 		if lack == "" {
@@ -88,7 +91,7 @@ func agree(all []metrics, members int) string {
 }
 
 // checkWorked checks the metrics of nodes that had work, and have none now.
-func checkWorked(t *testing.T, nodes []*Server, ids map[*Server]string, all []metrics) {
+func checkWorked(t *testing.T, nodes []*kit.Server, ids map[*kit.Server]string, all []metrics) {
 	t.Helper()
 	answered := 0.0
 	for i, m := range all {
@@ -123,18 +126,18 @@ func checkWorked(t *testing.T, nodes []*Server, ids map[*Server]string, all []me
 // TestNodesMetrics reads the metrics of a cluster with all nodes, while one is down, and when
 // it is back.
 func TestNodesMetrics(t *testing.T) {
-	n := StartNodes(t, 3)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	w.runClients(nil, clientCounts{12, 3, 0}, 500*time.Millisecond, func() {})
-	ids := map[*Server]string{}
-	for _, one := range n.All[0].clusterStatus(t).Nodes {
+	n := kit.StartNodes(t, 3)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	w.RunClients(nil, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 0}, 500*time.Millisecond, func() {})
+	ids := map[*kit.Server]string{}
+	for _, one := range clusterStatusOf(n.All[0], t).Nodes {
 		for _, s := range n.All {
 			if s.Flag("--node-name") == one.Name {
 				ids[s] = one.ID
 			}
 		}
 	}
-	up := func(nodes []*Server, all []metrics, down *Server) string {
+	up := func(nodes []*kit.Server, all []metrics, down *kit.Server) string {
 		for i, s := range nodes {
 			for _, peer := range n.All {
 				up, known := all[i].link("up", ids[peer])
@@ -149,7 +152,7 @@ func TestNodesMetrics(t *testing.T) {
 	checkWorked(t, n.All, ids, all)
 
 	victim := n.Follower()
-	var others []*Server
+	var others []*kit.Server
 	for _, s := range n.All {
 		if s != victim {
 			others = append(others, s)
@@ -170,13 +173,13 @@ func TestNodesMetrics(t *testing.T) {
 
 // TestAloneWithoutClusterMetrics: a server on its own has none.
 func TestAloneWithoutClusterMetrics(t *testing.T) {
-	OneServerOnly(t, "it judges a server on its own")
-	admin, err := UnusedAddress()
+	kit.OneServerOnly(t, "it judges a server on its own")
+	admin, err := kit.UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Start(t, "--admin-listen", admin)
-	m := s.metrics(t)
+	s := kit.Start(t, "--admin-listen", admin)
+	m := metricsOf(s, t)
 	for name := range m {
 		if strings.HasPrefix(name, "parley_cluster_") {
 			t.Errorf("a server on its own shows %s", name)

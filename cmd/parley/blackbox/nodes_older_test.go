@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 var (
@@ -20,8 +22,8 @@ var (
 	nodesSeed   = flag.Uint64("nodes.seed", 1, "the first seed of TestOlderCopies")
 )
 
-// fail ends all nodes at once, as a power failure does.
-func (n *Nodes) fail() {
+// failAll ends all nodes at once, as a power failure does.
+func failAll(n *kit.Nodes) {
 	var ending sync.WaitGroup
 	for _, s := range n.All {
 		ending.Go(s.Kill)
@@ -30,7 +32,7 @@ func (n *Nodes) fail() {
 }
 
 // recoverAll starts all nodes at once, and returns when each listens.
-func (n *Nodes) recoverAll() error {
+func recoverAll(n *kit.Nodes) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(n.All))
 	for i, s := range n.All {
@@ -45,16 +47,16 @@ func (n *Nodes) recoverAll() error {
 // starts all the same.
 func TestAllReplaced(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	one, other := kit.Pair(t, n.Server())
 	one.Send(other)
 	for i := range n.All {
 		replaceLost(t, n, i)
 		one.On(n.Node((i + 1) % 3)).Send(other)
 	}
 	n.Ready(t)
-	n.fail()
-	Must(t, n.recoverAll())
+	failAll(n)
+	kit.Must(t, recoverAll(n))
 	n.Ready(t)
 	for i := range n.All {
 		if rows := other.On(n.Node(i)).Everything(); len(rows) != 4 {
@@ -63,33 +65,33 @@ func TestAllReplaced(t *testing.T) {
 	}
 }
 
-// image copies the directory of a node that runs, as a snapshot of a virtual machine does.
-func (s *Server) image(t *testing.T) (dir string) {
+// imageOf copies the directory of a node that runs, as a snapshot of a virtual machine does.
+func imageOf(s *kit.Server, t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "older")
-	Must(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
+	kit.Must(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
 	said, err := exec.Command("cp", "-a", s.Dir, dir).CombinedOutput()
-	Must(t, errors.Join(err, s.Cmd.Process.Signal(syscall.SIGCONT)))
+	kit.Must(t, errors.Join(err, s.Cmd.Process.Signal(syscall.SIGCONT)))
 	if err != nil {
 		t.Fatalf("%s", said)
 	}
 	return dir
 }
 
-// putBack has a node that has ended start from an image. It returns the way back.
-func (s *Server) putBack(t *testing.T, image string) (undo func()) {
+// putBackImage has a node that has ended start from an image. It returns the way back.
+func putBackImage(s *kit.Server, t *testing.T, image string) (undo func()) {
 	t.Helper()
 	newest := s.Dir + ".newest"
-	Must(t, os.Rename(s.Dir, newest))
-	Must(t, exec.Command("cp", "-a", image, s.Dir).Run())
+	kit.Must(t, os.Rename(s.Dir, newest))
+	kit.Must(t, exec.Command("cp", "-a", image, s.Dir).Run())
 	return func() {
-		Must(t, os.RemoveAll(s.Dir))
-		Must(t, os.Rename(newest, s.Dir))
+		kit.Must(t, os.RemoveAll(s.Dir))
+		kit.Must(t, os.Rename(newest, s.Dir))
 	}
 }
 
 // settles waits until a node that was begun either listens or has ended, which it reports.
-func (s *Server) settles(t *testing.T, within time.Duration) (ended bool) {
+func settles(s *kit.Server, t *testing.T, within time.Duration) (ended bool) {
 	t.Helper()
 	select {
 	case addr := <-s.Log.Announced:
@@ -123,8 +125,8 @@ func newOlderCopy(number int, rng *rand.Rand) olderCopy {
 // message is lost, whether the copy is refused or not.
 func TestOlderCopies(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3)
+	one, other := kit.Pair(t, n.Server())
 	sent, refused := 0, 0
 	for number := range *nodesOrders {
 		rng := rand.New(rand.NewPCG(*nodesSeed+uint64(number), 1))
@@ -134,7 +136,7 @@ func TestOlderCopies(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			_, _ = victim.Operate("cluster", "balance", victim.Flag("--node-name"))
 		}
-		image := victim.image(t)
+		image := imageOf(victim, t)
 		n.Ready(t)
 		for range o.age {
 			one.Send(other)
@@ -157,7 +159,7 @@ func TestOlderCopies(t *testing.T) {
 
 // start ends nodes, starts the victim from its image and the others as the order says, and
 // reports whether the victim refused to run. Then it gets its own directory again.
-func (o olderCopy) start(t *testing.T, n *Nodes, image string, rng *rand.Rand) (refused bool) {
+func (o olderCopy) start(t *testing.T, n *kit.Nodes, image string, rng *rand.Rand) (refused bool) {
 	t.Helper()
 	victim := n.All[o.victim]
 	for i, s := range n.All {
@@ -165,23 +167,23 @@ func (o olderCopy) start(t *testing.T, n *Nodes, image string, rng *rand.Rand) (
 			s.Kill()
 		}
 	}
-	undo := victim.putBack(t, image)
+	undo := putBackImage(victim, t, image)
 	for _, i := range o.order {
 		if i != o.down && (!o.run || i == o.victim) {
-			Must(t, n.All[i].Begin(n.All[i].Addr))
+			kit.Must(t, n.All[i].Begin(n.All[i].Addr))
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		}
 	}
-	refused = victim.settles(t, 6*time.Second)
+	refused = settles(victim, t, 6*time.Second)
 	if o.down >= 0 {
-		Must(t, n.All[o.down].Begin(n.All[o.down].Addr))
+		kit.Must(t, n.All[o.down].Begin(n.All[o.down].Addr))
 	}
-	if refused = refused || victim.settles(t, 2*time.Second); refused {
+	if refused = refused || settles(victim, t, 2*time.Second); refused {
 		if said := victim.Log.Text(); !strings.Contains(said, "older copy") {
 			t.Errorf("%+v: it does not say why it ends:\n%s", o, said)
 		}
 		undo()
-		Must(t, victim.Begin(victim.Addr))
+		kit.Must(t, victim.Begin(victim.Addr))
 	}
 	return refused
 }
@@ -196,36 +198,36 @@ func TestDivergedNode(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			frozen := when == "it was frozen"
-			n := StartNodes(t, 3)
-			one, other := Pair(t, n.Server())
+			n := kit.StartNodes(t, 3)
+			one, other := kit.Pair(t, n.Server())
 			n.Ready(t)
 			leader := n.Leader()
-			rest := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })
+			rest := slices.DeleteFunc(slices.Clone(n.All), func(s *kit.Server) bool { return s == leader })
 			away, holder := rest[0], rest[1]
 			one, other = one.On(leader), other.On(leader)
 			one.Send(other)
-			image := leader.image(t)
+			image := imageOf(leader, t)
 			away.Kill()
 			var lost []string
 			for range 40 {
-				lost = append(lost, Text(one.Send(other), "id"))
+				lost = append(lost, kit.Text(one.Send(other), "id"))
 			}
 			if frozen {
-				Must(t, holder.Cmd.Process.Signal(syscall.SIGSTOP))
+				kit.Must(t, holder.Cmd.Process.Signal(syscall.SIGSTOP))
 			} else {
 				holder.Kill()
 			}
 			leader.Kill()
-			_ = leader.putBack(t, image)
-			for _, s := range []*Server{leader, away} {
-				Must(t, s.Begin(s.Addr))
+			_ = putBackImage(leader, t, image)
+			for _, s := range []*kit.Server{leader, away} {
+				kit.Must(t, s.Begin(s.Addr))
 			}
-			for _, s := range []*Server{leader, away} {
-				if s.settles(t, 10*time.Second) {
+			for _, s := range []*kit.Server{leader, away} {
+				if settles(s, t, 10*time.Second) {
 					t.Fatalf("%s ends\n%s", s.Flag("--node-name"), s.Log.Tail())
 				}
 			}
-			Eventually(t, "messages are taken again", func() bool { return one.On(away).TrySend(other, nil).Status == 201 })
+			kit.Eventually(t, "messages are taken again", func() bool { return one.On(away).TrySend(other, nil).Status == 201 })
 			if rows := other.On(away).Everything(); len(rows) < 2 || len(rows) > 30 {
 				t.Fatalf("%d messages: the test proves nothing", len(rows))
 			}
@@ -234,9 +236,9 @@ func TestDivergedNode(t *testing.T) {
 				endsNobody(t, n, holder)
 				return
 			case "it was frozen":
-				Must(t, holder.Cmd.Process.Signal(syscall.SIGCONT))
+				kit.Must(t, holder.Cmd.Process.Signal(syscall.SIGCONT))
 			default:
-				Must(t, holder.Begin(holder.Addr))
+				kit.Must(t, holder.Begin(holder.Addr))
 			}
 			before := time.Now()
 			select {
@@ -252,18 +254,18 @@ func TestDivergedNode(t *testing.T) {
 
 // endsNobody replaces a node that has diverged, before anybody knows that, and starts it again:
 // the members go on.
-func endsNobody(t *testing.T, n *Nodes, holder *Server) {
+func endsNobody(t *testing.T, n *kit.Nodes, holder *kit.Server) {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
-	Must(t, exec.Command("cp", "-a", holder.Dir, kept).Run())
-	at, err := UnusedAddress()
-	Must(t, err)
-	former := &Server{Dir: kept, Flags: slices.Clone(holder.Flags)}
+	kit.Must(t, exec.Command("cp", "-a", holder.Dir, kept).Run())
+	at, err := kit.UnusedAddress()
+	kit.Must(t, err)
+	former := &kit.Server{Dir: kept, Flags: slices.Clone(holder.Flags)}
 	former.Flags[slices.Index(former.Flags, "--cluster-listen")+1] = at
 	replaceLost(t, n, slices.Index(n.All, holder))
-	Must(t, former.Begin("127.0.0.1:0"))
+	kit.Must(t, former.Begin("127.0.0.1:0"))
 	t.Cleanup(former.Kill)
-	former.settles(t, 5*time.Second)
+	settles(former, t, 5*time.Second)
 	t.Logf("the former node says:\n%s", former.Log.Tail())
 	for _, s := range n.All {
 		select {
@@ -276,51 +278,51 @@ func endsNobody(t *testing.T, n *Nodes, holder *Server) {
 	for _, s := range n.All[:2] { // a majority has to start, and one of them first
 		s.Kill()
 	}
-	Must(t, n.All[0].Begin(n.All[0].Addr))
-	if n.All[0].settles(t, 5*time.Second) {
+	kit.Must(t, n.All[0].Begin(n.All[0].Addr))
+	if settles(n.All[0], t, 5*time.Second) {
 		t.Errorf("%s does not start, because one that is no member has diverged\n%s", n.All[0].Flag("--node-name"), n.All[0].Log.Tail())
 	}
-	Must(t, n.All[1].Begin(n.All[1].Addr))
+	kit.Must(t, n.All[1].Begin(n.All[1].Addr))
 	n.Ready(t)
 }
 
 // keepsDiverged checks what becomes of a node that holds messages which the others do not have:
 // it says what to do, lists the messages, and is shown by the others until it is replaced.
-func keepsDiverged(t *testing.T, n *Nodes, holder *Server, lost []string) {
+func keepsDiverged(t *testing.T, n *kit.Nodes, holder *kit.Server, lost []string) {
 	t.Helper()
 	if said := holder.Log.Text(); !strings.Contains(said, "verify --diverged") || !strings.Contains(said, "cluster replace") {
 		t.Errorf("it does not say what to do:\n%s", said)
 	}
-	Fails(t, holder.Dir, holder.Flags...) // again, and at once
-	rest := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == holder })
+	kit.Fails(t, holder.Dir, holder.Flags...) // again, and at once
+	rest := slices.DeleteFunc(slices.Clone(n.All), func(s *kit.Server) bool { return s == holder })
 	shown := func(want float64) func() bool {
 		return func() bool {
-			return !slices.ContainsFunc(rest, func(s *Server) bool { return s.metrics(t).of("diverged") != want })
+			return !slices.ContainsFunc(rest, func(s *kit.Server) bool { return metricsOf(s, t).of("diverged") != want })
 		}
 	}
-	Eventually(t, "the other nodes show that it has diverged", shown(1))
+	kit.Eventually(t, "the other nodes show that it has diverged", shown(1))
 	if status, err := rest[0].Operate("cluster", "status", "--json"); err != nil || !strings.Contains(status, "verify --diverged") {
 		t.Errorf("the status does not say so: %v\n%s", err, status)
 	}
-	Must(t, rest[0].Drain(15*time.Second))
-	Must(t, rest[0].Again())
-	Eventually(t, "they still do after a restart", shown(1))
-	said, err := (&Server{}).Execute("verify", "--diverged", "--data", holder.Dir)
-	Must(t, err)
+	kit.Must(t, rest[0].Drain(15*time.Second))
+	kit.Must(t, rest[0].Again())
+	kit.Eventually(t, "they still do after a restart", shown(1))
+	said, err := (&kit.Server{}).Execute("verify", "--diverged", "--data", holder.Dir)
+	kit.Must(t, err)
 	if listed := strings.Fields(said); !slices.Equal(listed, lost) {
 		t.Errorf("verify --diverged lists %d messages, want %d:\n%s", len(listed), len(lost), said)
 	}
 	for data, want := range map[string]string{holder.Dir: `"diverged":true`, t.TempDir(): ""} {
-		said, err := (&Server{}).Execute("verify", "--diverged", "--json", "--data", data)
+		said, err := (&kit.Server{}).Execute("verify", "--diverged", "--json", "--data", data)
 		if want == "" && err == nil || want != "" && !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
 			t.Errorf("verify --diverged --json: %s, %v", said, err)
 		}
 	}
-	if said, err := (&Server{}).Execute("verify", "--diverged", "--data", rest[0].Dir); err == nil || !strings.Contains(said, "in use") {
+	if said, err := (&kit.Server{}).Execute("verify", "--diverged", "--data", rest[0].Dir); err == nil || !strings.Contains(said, "in use") {
 		t.Errorf("verify --diverged reads the log of a node that runs: %s, %v", said, err)
 	}
 	replaceLost(t, n, slices.Index(n.All, holder))
-	Eventually(t, "no node has diverged", shown(0))
+	kit.Eventually(t, "no node has diverged", shown(0))
 	n.Ready(t)
 }
 
@@ -329,30 +331,30 @@ func keepsDiverged(t *testing.T, n *Nodes, holder *Server, lost []string) {
 // was alone at first, it ends as soon as the others come.
 func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 1)
+	n := kit.StartNodes(t, 1)
 	first := n.Node(0)
-	one, other := Pair(t, n.Server())
+	one, other := kit.Pair(t, n.Server())
 	one.Send(other)
-	image := first.image(t)
-	Must(t, n.Add(1))
-	Must(t, n.Add(2))
-	first.eventuallyStatus(t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
+	image := imageOf(first, t)
+	kit.Must(t, n.Add(1))
+	kit.Must(t, n.Add(2))
+	eventuallyStatus(first, t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
 	for range 50 {
 		one.Send(other)
 	}
 	for _, alone := range []bool{false, true} {
 		first.Kill()
 		if alone {
-			n.fail()
+			failAll(n)
 		}
-		undo := first.putBack(t, image)
-		Must(t, first.Begin(first.Addr))
+		undo := putBackImage(first, t, image)
+		kit.Must(t, first.Begin(first.Addr))
 		if alone {
-			if first.settles(t, 10*time.Second) {
+			if settles(first, t, 10*time.Second) {
 				t.Fatalf("it does not serve alone\n%s", first.Log.Tail())
 			}
 			for _, s := range n.All[1:] {
-				Must(t, s.Begin(s.Addr))
+				kit.Must(t, s.Begin(s.Addr))
 			}
 		}
 		select {
@@ -364,9 +366,9 @@ func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 			t.Errorf("alone at first %v: it does not say why it ends\n%s", alone, said)
 		}
 		undo()
-		Must(t, first.Begin(first.Addr))
+		kit.Must(t, first.Begin(first.Addr))
 		for _, s := range n.All {
-			if s.settles(t, 10*time.Second) {
+			if settles(s, t, 10*time.Second) {
 				t.Fatalf("alone at first %v: node %s ends\n%s", alone, s.Flag("--node-name"), s.Log.Tail())
 			}
 		}

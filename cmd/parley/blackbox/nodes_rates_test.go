@@ -3,6 +3,8 @@ package blackbox
 import (
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // TestRatesOfNodes: a caller whose requests go to each node in turn has one rate, not one for each
@@ -10,8 +12,8 @@ import (
 func TestRatesOfNodes(t *testing.T) {
 	t.Parallel()
 	const rate = 60
-	n := StartNodes(t, 3, "--rate", "writes=60")
-	one, other := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3, "--rate", "writes=60")
+	one, other := kit.Pair(t, n.Server())
 	spend := func(tries int, pause time.Duration) (admitted int) {
 		for range tries {
 			switch a := one.TrySend(other, obj{}); a.Status {

@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // BenchmarkSendsWhileRegistering sends from 4 clients to a cluster of three nodes while 16 others
 // register organizations. It reports what a registration and the median of the sends took.
 func BenchmarkSendsWhileRegistering(b *testing.B) {
-	n := StartNodes(b, 3)
+	n := kit.StartNodes(b, 3)
 	s := n.Server()
 	o := s.Org(b)
 	from, to := o.Agent("from"), o.Agent("to")

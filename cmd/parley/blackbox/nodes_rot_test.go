@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 	"parley/cmd/parley/history"
 )
 
@@ -25,15 +27,15 @@ var nodesRot = flag.Int("nodes.rot", 2, "at how many places TestFollowerRots and
 // none is missing. Then a new node takes its place.
 func TestFollowerRots(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	w := newRecordedServer(t, n.Server(), 2, 6)
+	n := kit.StartNodes(t, 3)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
 	victim := n.Follower()
-	sound, want := w.rottable(n, victim)
+	sound, want := rottable(w, n, victim)
 
 	results := map[string]int{}
 	all := damages(t, filepath.Join(sound, victim.Flag("--node-name")))
 	for _, d := range all {
-		result := w.judge(victim, n.startFrom(t, sound, victim, d), want)
+		result := judge(w, victim, startFrom(n, t, sound, victim, d), want)
 		t.Logf("%s: %s", d, result)
 		if strings.HasSuffix(d.file, "raftlog") && result != neverStarts {
 			t.Errorf("%s: the node had acknowledged what is damaged: %s\n%s", d, result, victim.Log.Tail())
@@ -45,38 +47,38 @@ func TestFollowerRots(t *testing.T) {
 	}
 	t.Log(results)
 
-	if n.startFrom(t, sound, victim, all[0]) == nil {
+	if startFrom(n, t, sound, victim, all[0]) == nil {
 		t.Error("a node with a damaged log starts")
 	}
-	replaceLost(t, n, n.numberOf(victim))
+	replaceLost(t, n, numberOf(n, victim))
 	n.Ready(t)
-	w.readAll(nil, true)
-	w.check()
-	w.checkDetectsLosses()
+	w.ReadAll(nil, true)
+	w.Check()
+	w.CheckDetectsLosses()
 }
 
 // rottable stops a cluster in which one node has tables, blob files and a log of some length. It
 // returns where the directories are, and what all inboxes have.
-func (w *recordedServer) rottable(n *Nodes, victim *Server) (sound string, want map[*participant][]string) {
-	w.t.Helper()
+func rottable(w *recorded.Server, n *kit.Nodes, victim *kit.Server) (sound string, want map[*recorded.Participant][]string) {
+	w.T.Helper()
 	load := func() {
-		w.runClients(nil, clientCounts{12, 2, 2}, 700*time.Millisecond, func() {})
-		w.repeatUnanswered()
+		w.RunClients(nil, recorded.ClientCounts{Writers: 12, Movers: 2, Readers: 2}, 700*time.Millisecond, func() {})
+		w.RepeatUnanswered()
 	}
 	load()
 	victim.Kill() // so that it begins with tables
-	Must(w.t, victim.Again())
-	n.Ready(w.t)
+	kit.Must(w.T, victim.Again())
+	n.Ready(w.T)
 	load()
-	Must(w.t, victim.Drain(15*time.Second))
+	kit.Must(w.T, victim.Drain(15*time.Second))
 	load() // it has to catch up
-	w.readAll(nil, false)
-	w.check()
-	want = w.inboxes(n.Node((n.numberOf(victim) + 1) % 3))
-	if len(want[w.popular[0]]) < 20 {
-		w.t.Fatalf("too little load: %d messages", len(want[w.popular[0]]))
+	w.ReadAll(nil, false)
+	w.Check()
+	want = inboxesAt(w, n.Node((numberOf(n, victim)+1)%3))
+	if len(want[w.Popular[0]]) < 20 {
+		w.T.Fatalf("too little load: %d messages", len(want[w.Popular[0]]))
 	}
-	return n.stopAndKeep(w.t, victim), want
+	return stopAndKeep(n, w.T, victim), want
 }
 
 // TestLeaderRots damages tables and blob files of a node, at many places, and has it lead: when a
@@ -84,19 +86,19 @@ func (w *recordedServer) rottable(n *Nodes, victim *Server) (sound string, want 
 // acknowledged. The control is a node without damage: it goes on leading.
 func TestLeaderRots(t *testing.T) {
 	t.Parallel()
-	n := StartNodes(t, 3)
-	w := newRecordedServer(t, n.Server(), 2, 6)
+	n := kit.StartNodes(t, 3)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
 	victim := n.Follower()
-	sound, want := w.rottable(n, victim)
+	sound, want := rottable(w, n, victim)
 
 	var met damage
 	for _, d := range append([]damage{{}}, damages(t, filepath.Join(sound, victim.Flag("--node-name")))...) {
 		if d.kind() == "raftlog" { // such a node does not start
 			continue
 		}
-		failed := n.startFrom(t, sound, victim, d)
-		led := failed == nil && n.hasLead(victim)
-		result := w.judge(victim, failed, want)
+		failed := startFrom(n, t, sound, victim, d)
+		led := failed == nil && hasLead(n, victim)
+		result := judge(w, victim, failed, want)
 		t.Logf("%s: the node leads: %v; it %s", d, led, result)
 		switch {
 		case d == damage{}:
@@ -104,7 +106,7 @@ func TestLeaderRots(t *testing.T) {
 				t.Errorf("a node without damage does not go on leading\n%s", victim.Log.Tail())
 			}
 		case led && result != showsAll:
-			n.yields(t, victim)
+			yields(n, t, victim)
 			if met == (damage{}) && result == failsToRead { // tables come first: they have what is decided on, too
 				met = d
 			}
@@ -117,27 +119,27 @@ func TestLeaderRots(t *testing.T) {
 		t.Fatal("no leader met damage")
 	}
 
-	Must(t, n.startFrom(t, sound, victim, met))
-	if !n.hasLead(victim) {
+	kit.Must(t, startFrom(n, t, sound, victim, met))
+	if !hasLead(n, victim) {
 		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.Log.Tail())
 	}
 	n.Heed(t)
-	w.apart.Store(true) // a read may meet the damage at once
-	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
-		w.inboxes(victim)
-		n.yields(t, victim)
-		t.Logf("first 201 after %v more", w.firstSend().Round(time.Millisecond))
+	w.Apart.Store(true) // a read may meet the damage at once
+	w.RunThrough(nil, recorded.ClientCounts{Writers: 8, Movers: 2, Readers: 2}, 300*time.Millisecond, func() {
+		inboxesAt(w, victim)
+		yields(n, t, victim)
+		t.Logf("first 201 after %v more", firstSend(w).Round(time.Millisecond))
 		time.Sleep(300 * time.Millisecond)
 	})
-	w.repeatUnanswered()
-	w.readAll(nil, true)
-	w.check()
-	w.checkDetectsLosses()
-	t.Log(&w.tally)
+	w.RepeatUnanswered()
+	w.ReadAll(nil, true)
+	w.Check()
+	w.CheckDetectsLosses()
+	t.Log(&w.Tally)
 }
 
 // hasLead hands the leadership to a node, and reports whether it leads within 5 s.
-func (n *Nodes) hasLead(s *Server) bool {
+func hasLead(n *kit.Nodes, s *kit.Server) bool {
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(50 * time.Millisecond) {
 		if _, err := s.Operate("cluster", "balance", "--to", s.Flag("--node-name")); err == nil {
 			return true
@@ -147,15 +149,15 @@ func (n *Nodes) hasLead(s *Server) bool {
 }
 
 // yields waits until another node leads than one that met damage.
-func (n *Nodes) yields(t *testing.T, victim *Server) {
+func yields(n *kit.Nodes, t *testing.T, victim *kit.Server) {
 	t.Helper()
 	began := time.Now()
-	Eventually(t, "another node leads", func() bool { l := n.Leader(); return l != nil && l != victim })
+	kit.Eventually(t, "another node leads", func() bool { l := n.Leader(); return l != nil && l != victim })
 	t.Logf("another node leads after %v", time.Since(began).Round(time.Millisecond))
 }
 
 // stopAndKeep stops all nodes of which one is stopped already, and moves their directories.
-func (n *Nodes) stopAndKeep(t testing.TB, stopped *Server) (sound string) {
+func stopAndKeep(n *kit.Nodes, t testing.TB, stopped *kit.Server) (sound string) {
 	t.Helper()
 	for _, s := range n.All {
 		if s != stopped {
@@ -164,27 +166,27 @@ func (n *Nodes) stopAndKeep(t testing.TB, stopped *Server) (sound string) {
 	}
 	sound = t.TempDir()
 	for _, s := range n.All {
-		Must(t, os.Rename(s.Dir, filepath.Join(sound, s.Flag("--node-name"))))
+		kit.Must(t, os.Rename(s.Dir, filepath.Join(sound, s.Flag("--node-name"))))
 	}
 	return sound
 }
 
 // startFrom starts all nodes as they were, one of them with a damaged file, if d names one, and
 // returns why that one did not start.
-func (n *Nodes) startFrom(t *testing.T, sound string, victim *Server, d damage) (failed error) {
+func startFrom(n *kit.Nodes, t *testing.T, sound string, victim *kit.Server, d damage) (failed error) {
 	t.Helper()
 	for _, s := range n.All {
-		Must(t, os.RemoveAll(s.Dir))
+		kit.Must(t, os.RemoveAll(s.Dir))
 		if said, err := exec.Command("cp", "-a", filepath.Join(sound, s.Flag("--node-name")), s.Dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
 	}
 	if path := filepath.Join(victim.Dir, d.file); d.file != "" {
 		content, err := os.ReadFile(path)
-		Must(t, err)
-		Must(t, os.WriteFile(path, d.do(content), 0o600))
+		kit.Must(t, err)
+		kit.Must(t, os.WriteFile(path, d.do(content), 0o600))
 	}
-	for i, err := range Concurrently(len(n.All), func(i int) error { return n.Node(i).Again() }) {
+	for i, err := range kit.Concurrently(len(n.All), func(i int) error { return n.Node(i).Again() }) {
 		switch {
 		case n.Node(i) == victim:
 			failed = err
@@ -233,7 +235,7 @@ func damages(t *testing.T, dir string) (all []damage) {
 	t.Helper()
 	for _, kind := range []string{"raftlog", "sst", "blob"} {
 		var files []string
-		Must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		kit.Must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, "."+kind) {
 				files = append(files, strings.TrimPrefix(path, dir+string(filepath.Separator)))
 			}
@@ -262,51 +264,51 @@ const (
 )
 
 // judge says what becomes of a node with a damaged file. What it answers must be right.
-func (w *recordedServer) judge(s *Server, failed error, want map[*participant][]string) string {
-	w.t.Helper()
+func judge(w *recorded.Server, s *kit.Server, failed error, want map[*recorded.Participant][]string) string {
+	w.T.Helper()
 	if failed != nil {
 		said := failed.Error()
 		if !strings.Contains(said, "damaged") && !strings.Contains(said, "checksum mismatch") || strings.Contains(said, "goroutine ") {
-			w.t.Errorf("it does not say why it ended: %v", failed)
+			w.T.Errorf("it does not say why it ended: %v", failed)
 		}
 		if !strings.Contains(said, "cluster replace") || strings.Contains(said, "accept-loss") {
-			w.t.Errorf("it does not say what to do: %v", failed)
+			w.T.Errorf("it does not say what to do: %v", failed)
 		}
 		return neverStarts
 	}
 	result := showsAll
-	for began := time.Now(); result == showsAll && s.Call(w.t, "", "GET", "/readyz", nil).Status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); result == showsAll && s.Call(w.T, "", "GET", "/readyz", nil).Status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
 			result = neverReady
 		}
 	}
-	got := w.inboxes(s)
+	got := inboxesAt(w, s)
 	for p, rows := range want {
 		if got[p] == nil && result == showsAll {
 			result = failsToRead
-			if a := s.Call(w.t, "", "GET", "/readyz", nil); a.Status != http.StatusServiceUnavailable {
-				w.t.Errorf("it refuses reads, and /readyz is %d %s", a.Status, a.Raw)
+			if a := s.Call(w.T, "", "GET", "/readyz", nil); a.Status != http.StatusServiceUnavailable {
+				w.T.Errorf("it refuses reads, and /readyz is %d %s", a.Status, a.Raw)
 			}
 		}
 		if got[p] != nil && !slices.Equal(got[p], rows) {
-			w.t.Errorf("the inbox of %s differs: %d rows instead of %d", p.Name, len(got[p]), len(rows))
+			w.T.Errorf("the inbox of %s differs: %d rows instead of %d", p.Name, len(got[p]), len(rows))
 		}
 	}
 	if err := s.Log.Trouble(); err != nil {
-		w.t.Errorf("%v\n%s", err, s.Log.Tail())
+		w.T.Errorf("%v\n%s", err, s.Log.Tail())
 	}
 	return result
 }
 
-// inboxes reads the inboxes of all participants on a node. One that cannot be read is nil.
-func (w *recordedServer) inboxes(s *Server) map[*participant][]string {
-	all := map[*participant][]string{}
-	direct := &recordedServer{t: w.t, s: &Server{Base: s.Base}, h: history.New(SettleWait), began: time.Now()}
-	direct.dying.Store(true) // a damaged node may end
-	for _, p := range w.parties() {
+// inboxesAt reads the inboxes of all participants on a node. One that cannot be read is nil.
+func inboxesAt(w *recorded.Server, s *kit.Server) map[*recorded.Participant][]string {
+	all := map[*recorded.Participant][]string{}
+	direct := &recorded.Server{T: w.T, S: &kit.Server{Base: s.Base}, H: history.New(kit.SettleWait), Began: time.Now()}
+	direct.Dying.Store(true) // a damaged node may end
+	for _, p := range w.Parties() {
 		rows, cursor := []string{}, ""
 		for rows != nil {
-			a := direct.ask(context.Background(), p, "GET", p.Path("/messages?limit=100"+cursor), nil)
+			a := direct.Ask(context.Background(), p, "GET", p.Path("/messages?limit=100"+cursor), nil)
 			var page struct {
 				Items []struct {
 					ID      string `json:"id"`
@@ -315,10 +317,10 @@ func (w *recordedServer) inboxes(s *Server) map[*participant][]string {
 				More bool   `json:"has_more"`
 				Next string `json:"next_cursor"`
 			}
-			if code, _ := a.code(); a.err == nil && a.status != http.StatusOK && (a.status != http.StatusServiceUnavailable || code != "overloaded") {
-				w.t.Errorf("%s: the node answers %d %s", p.Name, a.status, a.raw)
+			if code, _ := a.Code(); a.Err == nil && a.Status != http.StatusOK && (a.Status != http.StatusServiceUnavailable || code != "overloaded") {
+				w.T.Errorf("%s: the node answers %d %s", p.Name, a.Status, a.Raw)
 			}
-			if a.err != nil || a.status != http.StatusOK || a.into(&page) != nil {
+			if a.Err != nil || a.Status != http.StatusOK || a.Into(&page) != nil {
 				rows = nil
 				break
 			}

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 var nodesStalls = flag.Int("nodes.stalls", 2, "how often TestLeaderDiskStalls stalls a disk")
@@ -28,8 +31,8 @@ func mountStallingDisk(t testing.TB, mebibytes int) *stallingDisk {
 	t.Helper()
 	d := &stallingDisk{t: t, dir: t.TempDir()}
 	image := filepath.Join(t.TempDir(), "image")
-	Must(t, os.WriteFile(image, nil, 0o600))
-	Must(t, os.Truncate(image, int64(mebibytes)<<20))
+	kit.Must(t, os.WriteFile(image, nil, 0o600))
+	kit.Must(t, os.Truncate(image, int64(mebibytes)<<20))
 	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, d.dir}} {
 		said, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 		if err == nil {
@@ -56,14 +59,14 @@ func (d *stallingDisk) freeze() {
 	d.over = exec.Command("sh", "-c", `fsfreeze --freeze "$1" && echo && { read -r _; fsfreeze --unfreeze "$1"; }`, "sh", d.dir)
 	d.over.Stderr = os.Stderr
 	held, err := d.over.StdinPipe()
-	Must(d.t, err)
+	kit.Must(d.t, err)
 	said, err := d.over.StdoutPipe()
-	Must(d.t, err)
-	Must(d.t, d.over.Start())
+	kit.Must(d.t, err)
+	kit.Must(d.t, d.over.Start())
 	d.held = held
 	d.t.Cleanup(d.thaw)
 	_, err = said.Read(make([]byte, 1))
-	Must(d.t, err)
+	kit.Must(d.t, err)
 }
 
 // thaw has the disk work again.
@@ -90,17 +93,17 @@ func TestLeaderDiskStalls(t *testing.T) {
 	for range 3 {
 		disks = append(disks, mountStallingDisk(t, 512))
 	}
-	n := StartNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	listeners := w.listeners()
+	n := kit.StartNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	listeners := w.Listeners()
 	for i := range *nodesStalls {
 		victim := n.Leader()
-		disk := disks[n.numberOf(victim)]
-		w.runThrough(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
+		disk := disks[numberOf(n, victim)]
+		w.RunThrough(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() {
 			disk.freeze()
 			n.Avoid(victim, true) // its health check fails
-			unready := victim.unready()
-			took := w.firstSend()
+			unready := unready(victim)
+			took := firstSend(w)
 			t.Logf("first 201 after the leader's disk stalled: %v; it is not ready after %v", took.Round(time.Millisecond), (<-unready).Round(time.Millisecond))
 			if took > stallGoal {
 				t.Errorf("the first message after the leader's disk stalled took %v", took)
@@ -113,20 +116,20 @@ func TestLeaderDiskStalls(t *testing.T) {
 			n.Avoid(victim, false)
 		})
 		n.Ready(t)
-		w.repeatUnanswered()
-		w.readAll(listeners, i == *nodesStalls-1)
-		w.check()
+		w.RepeatUnanswered()
+		w.ReadAll(listeners, i == *nodesStalls-1)
+		w.Check()
 	}
-	w.checkDetectsLosses()
-	t.Log(&w.tally)
+	w.CheckDetectsLosses()
+	t.Log(&w.Tally)
 }
 
 // unready says when the node reports that it is not ready.
-func (s *Server) unready() <-chan time.Duration {
+func unready(s *kit.Server) <-chan time.Duration {
 	took := make(chan time.Duration, 1)
 	go func() {
 		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			resp, err := Client.Get(s.Base + "/readyz")
+			resp, err := kit.Client.Get(s.Base + "/readyz")
 			if err == nil {
 				_ = resp.Body.Close()
 			}

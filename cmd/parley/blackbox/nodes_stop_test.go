@@ -4,24 +4,27 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 // TestLeaderHalted halts the process of the leader under load, so that its connections stay
 // open and its answers do not come, and lets it go on after others have taken over. What it
 // answers then must be right too.
 func TestLeaderHalted(t *testing.T) {
-	n := StartNodes(t, 3)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	listeners := w.listeners()
+	n := kit.StartNodes(t, 3)
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	listeners := w.Listeners()
 	for i := range 3 {
 		victim := n.Leader()
-		w.apart.Store(true) // when it goes on it sheds load, because nothing got a processor for long
-		w.runClients(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
+		w.Apart.Store(true) // when it goes on it sheds load, because nothing got a processor for long
+		w.RunClients(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() {
 			if err := victim.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			n.Avoid(victim, true) // its health check fails
-			t.Logf("first 201 after the leader was halted: %v", w.firstSend().Round(time.Millisecond))
+			t.Logf("first 201 after the leader was halted: %v", firstSend(w).Round(time.Millisecond))
 			time.Sleep(time.Duration(i) * time.Second)
 			if err := victim.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -29,26 +32,26 @@ func TestLeaderHalted(t *testing.T) {
 			n.Avoid(victim, false)
 			time.Sleep(200 * time.Millisecond)
 		})
-		w.apart.Store(false)
-		w.repeatUnanswered()
+		w.Apart.Store(false)
+		w.RepeatUnanswered()
 		n.Ready(t)
-		w.readAll(listeners, i == 2)
-		w.check()
+		w.ReadAll(listeners, i == 2)
+		w.Check()
 	}
-	t.Log(&w.tally)
+	t.Log(&w.Tally)
 }
 
 // TestRollingRestart stops and starts each node of a cluster in turn while clients work. A
 // load balancer that heeds /readyz hides it: no request fails, and no outcome is unknown.
 func TestRollingRestart(t *testing.T) {
-	n := StartNodes(t, 3)
+	n := kit.StartNodes(t, 3)
 	n.Heed(t)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	listeners := w.listeners()
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	listeners := w.Listeners()
 	for range 3 {
 		victim := n.Leader()
-		w.runClients(nil, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
-			w.dying.Store(false) // everything has to be answered
+		w.RunClients(nil, recorded.ClientCounts{Writers: 8, Movers: 2, Readers: 3}, 300*time.Millisecond, func() {
+			w.Dying.Store(false) // everything has to be answered
 			began := time.Now()
 			if err := victim.Drain(15 * time.Second); err != nil {
 				t.Errorf("%v\n%s", err, victim.Log.Tail())
@@ -59,14 +62,14 @@ func TestRollingRestart(t *testing.T) {
 			}
 			t.Logf("node %s stopped in %v and was ready again after %v", victim.Flag("--node-name"), took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 			n.Ready(t)
-			w.dying.Store(true)
+			w.Dying.Store(true)
 		})
-		if len(w.pending) > 0 {
-			t.Errorf("the outcome of %d requests is unknown", len(w.pending))
+		if len(w.Pending) > 0 {
+			t.Errorf("the outcome of %d requests is unknown", len(w.Pending))
 		}
-		w.repeatUnanswered()
-		w.readAll(listeners, true)
-		w.check()
+		w.RepeatUnanswered()
+		w.ReadAll(listeners, true)
+		w.Check()
 	}
-	t.Log(&w.tally)
+	t.Log(&w.Tally)
 }

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/recorded"
 )
 
 var nodesUpgrade = flag.Bool("nodes.upgrade", false, "run TestRollingUpgrade, which builds another program the first time")
@@ -20,9 +23,9 @@ const formerCommit = "128a604e"
 func formerProgram(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
-	Must(t, err)
+	kit.Must(t, err)
 	program := filepath.Join(root, "bin", "former", formerCommit)
-	if Exists(program) {
+	if kit.Exists(program) {
 		return program
 	}
 	dir := t.TempDir()
@@ -38,21 +41,21 @@ func formerProgram(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	began := time.Now()
-	built, err := BuildIn(dir, filepath.Join(dir, "parley"), "-trimpath", "-pgo=off")
-	Must(t, err)
+	built, err := kit.BuildIn(dir, filepath.Join(dir, "parley"), "-trimpath", "-pgo=off")
+	kit.Must(t, err)
 	t.Logf("the former program was built in %v", time.Since(began).Round(time.Second))
-	Must(t, os.MkdirAll(filepath.Dir(program), 0o700))
-	Must(t, os.Rename(built, program))
+	kit.Must(t, os.MkdirAll(filepath.Dir(program), 0o700))
+	kit.Must(t, os.Rename(built, program))
 	return program
 }
 
 // startFormerNodes runs three nodes with the former program. Those that join later run the
 // present one.
-func startFormerNodes(t *testing.T) *Nodes {
+func startFormerNodes(t *testing.T) *kit.Nodes {
 	t.Helper()
 	program := formerProgram(t)
-	local := LocalPlace(t.TempDir())
-	return StartNodesAt(t, func(i int) (Place, error) {
+	local := kit.LocalPlace(t.TempDir())
+	return kit.StartNodesAt(t, func(i int) (kit.Place, error) {
 		at, err := local(i)
 		if i < 3 {
 			at.Binary = program
@@ -73,33 +76,33 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	n := startFormerNodes(t)
 	n.Heed(t)
-	w := newRecordedServer(t, n.Server(), 2, 6)
-	listeners := w.listeners()
+	w := recorded.NewServer(t, n.Server(), 2, 6)
+	listeners := w.Listeners()
 	step := func(what string, do func()) {
 		t.Helper()
-		acked := w.tally.acked.Load()
-		w.runClients(listeners, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
-			w.dying.Store(false) // everything has to be answered
+		acked := w.Tally.Acked.Load()
+		w.RunClients(listeners, recorded.ClientCounts{Writers: 8, Movers: 2, Readers: 3}, 300*time.Millisecond, func() {
+			w.Dying.Store(false) // everything has to be answered
 			do()
 			n.Ready(t)
 			time.Sleep(300 * time.Millisecond)
-			w.dying.Store(true)
+			w.Dying.Store(true)
 		})
-		t.Logf("%s: %d messages", what, w.tally.acked.Load()-acked)
+		t.Logf("%s: %d messages", what, w.Tally.Acked.Load()-acked)
 	}
-	upgrade := func(s *Server) {
+	upgrade := func(s *kit.Server) {
 		t.Helper()
 		step("node "+s.Flag("--node-name")+" is upgraded", func() {
-			Must(t, s.Drain(15*time.Second))
+			kit.Must(t, s.Drain(15*time.Second))
 			s.Binary = ""
-			Must(t, s.Again())
+			kit.Must(t, s.Again())
 		})
-		if len(w.pending) > 0 {
-			t.Errorf("the outcome of %d requests is unknown", len(w.pending))
+		if len(w.Pending) > 0 {
+			t.Errorf("the outcome of %d requests is unknown", len(w.Pending))
 		}
-		w.readEverywhere(n, listeners)
+		readEverywhere(w, n, listeners)
 	}
-	lead := func(s *Server) {
+	lead := func(s *kit.Server) {
 		t.Helper()
 		step("node "+s.Flag("--node-name")+" leads", func() {
 			if said, err := s.Operate("cluster", "balance", "--to", s.Flag("--node-name")); err != nil {
@@ -109,33 +112,33 @@ func TestRollingUpgrade(t *testing.T) {
 		if n.Leader() != s {
 			t.Errorf("another node leads than %s", s.Flag("--node-name"))
 		}
-		w.readEverywhere(n, listeners)
+		readEverywhere(w, n, listeners)
 	}
 
 	last := n.Leader()
-	others := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == last })
+	others := slices.DeleteFunc(slices.Clone(n.All), func(s *kit.Server) bool { return s == last })
 	step("all nodes are former ones", func() {})
 	upgrade(others[0])
 	lead(others[0])
 	upgrade(others[1])
 	lead(last)
-	Must(t, n.Add(3))
-	last.eventuallyStatus(t, "a new node takes part", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
+	kit.Must(t, n.Add(3))
+	eventuallyStatus(last, t, "a new node takes part", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	upgrade(last)
-	w.checkDetectsLosses()
-	t.Log(&w.tally)
+	w.CheckDetectsLosses()
+	t.Log(&w.Tally)
 }
 
 // readEverywhere reads everything behind the proxy, and all inboxes on each node.
-func (w *recordedServer) readEverywhere(n *Nodes, listeners []*listener) {
-	w.t.Helper()
-	w.repeatUnanswered()
-	w.readAll(listeners, true)
-	parties := w.parties()
+func readEverywhere(w *recorded.Server, n *kit.Nodes, listeners []*recorded.Listener) {
+	w.T.Helper()
+	w.RepeatUnanswered()
+	w.ReadAll(listeners, true)
+	parties := w.Parties()
 	for _, s := range n.All {
-		w.direct = &Nodes{All: []*Server{s}}
-		Concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
+		w.Direct = &kit.Nodes{All: []*kit.Server{s}}
+		kit.Concurrently(len(parties), func(i int) bool { return w.Whole(parties[i]) })
 	}
-	w.direct = nil
-	w.check()
+	w.Direct = nil
+	w.Check()
 }

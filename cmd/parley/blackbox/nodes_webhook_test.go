@@ -8,24 +8,27 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // TestReceiptsOfAllNodesReachWebhooks marks messages as read on each node: the sender's webhook is
 // notified about all.
 func TestReceiptsOfAllNodesReachWebhooks(t *testing.T) {
 	t.Parallel()
-	flags, err := trustSink()
+	flags, err := hooktest.TrustSink()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := StartNodes(t, 3, flags...)
-	one, other := Pair(t, n.Server())
-	of := one.wants("message.read")
+	n := kit.StartNodes(t, 3, flags...)
+	one, other := kit.Pair(t, n.Server())
+	of := hooktest.Wanting(one, "message.read")
 	n.Ready(t)
 	for i := range 3 {
 		m := one.Send(other)
 		other.On(n.Node(i)).Acked(obj{"ids": []any{m["id"]}}, 1)
-		of.waitForEvent("message.read", i+1, "message_id", Text(m, "id"))
+		of.WaitForEvent("message.read", i+1, "message_id", kit.Text(m, "id"))
 	}
 }
 
@@ -34,22 +37,22 @@ func TestReceiptsOfAllNodesReachWebhooks(t *testing.T) {
 // they arrive in order, and only one that was under way comes twice.
 func TestNodesKillsDuringDelivery(t *testing.T) {
 	t.Parallel()
-	flags, err := trustSink()
+	flags, err := hooktest.TrustSink()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := StartNodes(t, 3, flags...)
-	senders, hs, owed := announcing(n.Server(), t)
-	client, worker := Pair(t, n.Server())
+	n := kit.StartNodes(t, 3, flags...)
+	senders, hs, owed := hooktest.Announcing(n.Server(), t)
+	client, worker := kit.Pair(t, n.Server())
 	worker.Bridged()
-	task, to := client.Begins(worker, "m-1"), theSink(t).target()
-	client.Reaches(worker, "CreateTaskPushNotificationConfig", obj{"taskId": task, "id": "mine", "url": to.url}).Want(200)
+	task, to := client.Begins(worker, "m-1"), hooktest.SharedSink(t).Target()
+	client.Reaches(worker, "CreateTaskPushNotificationConfig", obj{"taskId": task, "id": "mine", "url": to.URL}).Want(200)
 	asked, said := worker.Arrival(1), 0
 	var over atomic.Bool
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for ; !over.Load(); said++ {
-			worker.writesAtLast(asked, "status_update", said)
+			writesAtLast(worker, asked, "status_update", said)
 		}
 	})
 	for life := range 4 {
@@ -57,7 +60,7 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 		if life%2 == 1 {
 			victim = follower
 		}
-		lives(life, senders, hs, owed, func() {
+		hooktest.Lives(life, senders, hs, owed, func() {
 			if err := n.StrikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
 				t.Error(err)
 			}
@@ -66,16 +69,16 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 	}
 	over.Store(true)
 	writing.Wait()
-	worker.writesAtLast(asked, "task_response", said)
-	owed.checkAll(t, hs)
+	writesAtLast(worker, asked, "task_response", said)
+	owed.CheckAll(t, hs)
 	deliveries := 0
 	for _, h := range hs {
-		for _, d := range h.to.deliveries() {
-			d.judged(t, h)
+		for _, d := range h.To.Deliveries() {
+			d.Judged(t, h)
 			deliveries++
 		}
 	}
-	got, want := to.pushed(t), client.Streamed(worker, task)
+	got, want := to.Pushed(t), client.Streamed(worker, task)
 	if said < 8 || !inOrder(got, want) {
 		t.Errorf("%d updates; notified %s\nstreamed %s", said, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -92,7 +95,7 @@ func inOrder(got, events []string) bool {
 }
 
 // writesAtLast writes to a task, again and again with one key until that is acknowledged.
-func (g *Agent) writesAtLast(asked obj, kind string, n int) {
+func writesAtLast(g *kit.Agent, asked obj, kind string, n int) {
 	said := obj{"type": "svc.v1." + kind, "metadata": obj{"a2a": obj{"parts": []any{obj{"text": fmt.Sprint("update ", n)}}}}}
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		a := g.TryReply(asked, said, "Idempotency-Key", fmt.Sprint(kind, n))

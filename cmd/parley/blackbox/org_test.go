@@ -3,22 +3,24 @@ package blackbox
 import (
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestOrgPatch(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o, other := s.Org(t), s.Org(t)
-		before := o.Get("/org").Want(200).Shaped(OrgShape)
-		o.Patch("/org", obj{}).Want(200).Shaped(OrgShape).Is("name", before.At("name"))
+		before := o.Get("/org").Want(200).Shaped(kit.OrgShape)
+		o.Patch("/org", obj{}).Want(200).Shaped(kit.OrgShape).Is("name", before.At("name"))
 		o.Patch("/org", nil).As("empty body").Want(200).Is("name", before.At("name"))
-		a := o.Patch("/org", obj{"name": "New", "contact_email": "x@y.z", "country_code": "de", "unheard_of": 1}).Want(200).Shaped(OrgShape)
+		a := o.Patch("/org", obj{"name": "New", "contact_email": "x@y.z", "country_code": "de", "unheard_of": 1}).Want(200).Shaped(kit.OrgShape)
 		a.Is("name", "New", "contact_email", "x@y.z", "country_code", "DE", "slug", o.Slug, "id", o.ID)
 		o.Get("/org").Want(200).Is("name", "New", "country_code", "DE", "created_at", before.At("created_at"))
 		o.Patch("/org", obj{"name": nil, "slug": nil}).As("null ignored").Want(200).Is("name", "New", "slug", o.Slug)
 		o.Patch("/org", obj{"contact_email": nil, "country_code": nil}).As("null clears").Want(200).Is("contact_email", nil, "country_code", nil)
 		o.Get("/org").Want(200).Is("contact_email", nil, "country_code", nil, "name", "New")
 		o.Patch("/org", obj{"slug": o.Slug}).As("own slug").Want(200).Is("slug", o.Slug)
-		o.Patch("/org", obj{"slug": FreshSlug()}).As("another slug").Refused(409, "slug_immutable")
+		o.Patch("/org", obj{"slug": kit.FreshSlug()}).As("another slug").Refused(409, "slug_immutable")
 		if c := o.Patch("/org", obj{"slug": other.Slug}).As("slug of another").Want(409); c.At("code") != "slug_immutable" && c.At("code") != "slug_taken" {
 			c.Errorf("want slug_immutable or slug_taken")
 		}
@@ -34,7 +36,7 @@ func TestOrgPatch(t *testing.T) {
 }
 
 func TestOrgCountsActiveAgents(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a := o.Agent("one")
 		o.Agent("two")
@@ -45,7 +47,7 @@ func TestOrgCountsActiveAgents(t *testing.T) {
 }
 
 func TestQuotas(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		o.Agent("one")
 		a := o.Get("/org/quotas").Want(200).Is("tier", 1, "quotas.agents.used", 1)
@@ -62,14 +64,14 @@ func TestQuotas(t *testing.T) {
 				a.Errorf("the open profile limits %s", name)
 			}
 		}
-		if !OfKind(a.At("quotas.messages_per_day.resets_at"), "time") || !strings.HasSuffix(a.Str("quotas.messages_per_day.resets_at"), "T00:00:00.000000Z") {
+		if !kit.OfKind(a.At("quotas.messages_per_day.resets_at"), "time") || !strings.HasSuffix(a.Str("quotas.messages_per_day.resets_at"), "T00:00:00.000000Z") {
 			a.Errorf("messages_per_day does not reset at 00:00 UTC")
 		}
 	})
 }
 
 func TestCredentials(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a := o.Post("/org/credentials", nil).Want(201).Shaped("client_id:str client_secret:str")
 		id, secret := a.Str("client_id"), a.Str("client_secret")
@@ -84,7 +86,7 @@ func TestCredentials(t *testing.T) {
 		if c := foreign.Delete("/org/credentials/" + id).As("foreign credential"); c.Status != 404 && c.Status != 403 {
 			c.Errorf("want 404 or 403")
 		}
-		o.Delete("/org/credentials/"+Nobody).Refused(404, "not_found")
+		o.Delete("/org/credentials/"+kit.Nobody).Refused(404, "not_found")
 		o.Delete("/org/credentials/" + id).Want(204)
 		s.Call(t, second, "GET", "/org", nil).As("token of a deleted credential").Want(401).Is("error", "AuthenticationError")
 		s.Grant(t, id, secret).As("deleted credential").Want(401).Is("error", "invalid_client")
@@ -96,7 +98,7 @@ func TestCredentials(t *testing.T) {
 // TestTenCredentials: an organization has at most ten live credentials. Revoking one
 // makes room.
 func TestTenCredentials(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		client := ""
 		for range 9 {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // verdict is the outcome of one request of a burst.
@@ -33,8 +35,8 @@ type ready struct {
 	request string
 }
 
-func getReady(a, b *Agent, n int, payload string) ([]ready, error) {
-	body, err := json.Marshal(Message(b, obj{"encrypted_payload": payload}))
+func getReady(a, b *kit.Agent, n int, payload string) ([]ready, error) {
+	body, err := json.Marshal(kit.Message(b, obj{"encrypted_payload": payload}))
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +79,8 @@ func TestBurst(t *testing.T) {
 	t.Parallel()
 	const each, patience = 3000, 40 * time.Second
 	s, in := watched(t)
-	a, b := Pair(t, s)
-	Concurrently(64, func(int) *Answer { return a.TrySend(b, nil) })
+	a, b := kit.Pair(t, s)
+	kit.Concurrently(64, func(int) *kit.Answer { return a.TrySend(b, nil) })
 	b.Everything()
 	base, before := in.observe(t), paced(a, b, time.Second)
 	want := len(b.Everything())
@@ -97,14 +99,14 @@ func TestBurst(t *testing.T) {
 		began := time.Now()
 		_ = s.Cmd.Process.Signal(syscall.SIGCONT)
 		slowest := time.Duration(0)
-		for _, v := range Concurrently(each, func(i int) verdict { return all[i].answered(began, patience) }) {
+		for _, v := range kit.Concurrently(each, func(i int) verdict { return all[i].answered(began, patience) }) {
 			slowest = max(slowest, v.took)
 			switch seconds, err := strconv.Atoi(v.again); {
 			case v.err != nil:
 				t.Fatalf("a request was not answered after %v: %v", v.took, v.err)
 			case v.status == 201:
 				accepted++
-			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", Text(v.body, "request_id") == "":
+			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", kit.Text(v.body, "request_id") == "":
 				t.Fatalf("answered %d, Retry-After %q: %v", v.status, v.again, v.body)
 			default:
 				refused++
@@ -153,9 +155,9 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	}
 	t.Parallel()
 	const files, most = 400, 100 // others than connections have 200 and half of the rest
-	s := StartThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
-	a, b := Pair(t, s)
-	Client.CloseIdleConnections()
+	s := kit.StartThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
+	a, b := kit.Pair(t, s)
+	kit.Client.CloseIdleConnections()
 	refusals, cut := 0, 0
 	var open []net.Conn
 	for range files + 100 {
@@ -170,12 +172,12 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		}
 	}
 	held := slices.Clone(open)
-	Eventually(t, "those that are too many are told so, or are cut", func() bool {
+	kit.Eventually(t, "those that are too many are told so, or are cut", func() bool {
 		held = slices.DeleteFunc(held, func(conn net.Conn) bool {
 			v := ready{conn: conn}.answered(time.Now(), 10*time.Millisecond)
 			switch {
 			case v.status == 503:
-				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || Text(v.body, "request_id") == "" {
+				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || kit.Text(v.body, "request_id") == "" {
 					t.Errorf("rejected with Retry-After %q: %v", v.again, v.body)
 				}
 				refusals++
@@ -199,7 +201,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	Eventually(t, "there is room again", func() bool { return a.TrySend(b, nil).Status == 201 })
+	kit.Eventually(t, "there is room again", func() bool { return a.TrySend(b, nil).Status == 201 })
 	if n := len(b.Everything()); n != 1 {
 		t.Errorf("%d messages in the inbox, want 1", n)
 	}

@@ -5,20 +5,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
 // pageBytesMax is the maximum size of a page of several messages.
 const pageBytesMax = 1 << 20
 
-// Largest is a message of the maximum size, with a copy for its sender.
-func Largest() obj {
-	payload := strings.Repeat("Q", 131072)
-	return obj{"encrypted_payload": payload, "self_encrypted_payload": payload}
-}
-
 // walk reads a listing with the maximum limit and checks each page: it does not exceed
 // the bound and ends only where the next message would exceed it.
-func walk(g *Agent, path, query string) (rows []obj, pages int) {
+func walk(g *kit.Agent, path, query string) (rows []obj, pages int) {
 	g.T.Helper()
 	last := 0
 	for cursor := ""; pages < 100; pages++ {
@@ -41,18 +38,18 @@ func walk(g *Agent, path, query string) (rows []obj, pages int) {
 }
 
 func TestPagesAreBoundedInBytes(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		first := a.Send(b, Largest())
-		want := []string{Text(first, "id")}
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		first := a.Send(b, kit.Largest())
+		want := []string{kit.Text(first, "id")}
 		for range 15 {
-			want = append(want, Text(a.Reply(first, Largest()), "id"))
+			want = append(want, kit.Text(a.Reply(first, kit.Largest()), "id"))
 		}
-		transcript := "/conversations/" + Text(first, "conversation_id") + "/messages"
+		transcript := "/conversations/" + kit.Text(first, "conversation_id") + "/messages"
 		newest := slices.Clone(want)
 		slices.Reverse(newest)
 		for _, c := range []struct {
-			reader      *Agent
+			reader      *kit.Agent
 			path, query string
 			want        []string
 			pages       int
@@ -64,7 +61,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 			{b, b.Path("/messages"), "?limit=100&type=svc.v1.dm", newest, 3},
 		} {
 			rows, pages := walk(c.reader, c.path, c.query)
-			if got := IDs(rows); !slices.Equal(got, c.want) || pages != c.pages {
+			if got := kit.IDs(rows); !slices.Equal(got, c.want) || pages != c.pages {
 				t.Errorf("%s%s: %d messages on %d pages, want %d on %d, in order", c.path, c.query, len(got), pages, len(c.want), c.pages)
 			}
 		}
@@ -72,13 +69,13 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 }
 
 func TestAWaitIsBoundedInBytes(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		var sent []string
 		for range 16 {
-			sent = append(sent, Text(a.Send(b, Largest()), "id"))
+			sent = append(sent, kit.Text(a.Send(b, kit.Largest()), "id"))
 		}
-		for _, query := range []string{"timeout_ms=1000", "timeout_ms=1000&after=" + NilUUID} {
+		for _, query := range []string{"timeout_ms=1000", "timeout_ms=1000&after=" + kit.NilUUID} {
 			var got []string
 			for again := query; len(got) < len(sent); {
 				w := b.Get(b.Path("/wait?") + again).Want(200)
@@ -86,7 +83,7 @@ func TestAWaitIsBoundedInBytes(t *testing.T) {
 				if len(rows) == 0 || len(w.Raw) > pageBytesMax {
 					w.Fatalf("a wait of %d messages has %d bytes", len(rows), len(w.Raw))
 				}
-				got = append(got, IDs(Objects(rows))...)
+				got = append(got, kit.IDs(kit.Objects(rows))...)
 				w.Is("unread", float64(len(sent)-len(got)))
 				if strings.Contains(again, "after") {
 					again = "timeout_ms=1000&after=" + w.Str("after")
@@ -101,19 +98,19 @@ func TestAWaitIsBoundedInBytes(t *testing.T) {
 
 // TestLongBroadcastsAreAllThere: the bound never hides a broadcast from its reader.
 func TestLongBroadcastsAreAllThere(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		g := a.groupWithPolicy("open", b)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		g := grouptest.NewWithPolicy(a, "open", b)
 		var want []string
 		for range 9 {
-			want = append(want, Text(g.broadcast(a, Largest()), "id"))
+			want = append(want, kit.Text(g.Broadcast(a, kit.Largest()), "id"))
 		}
 		rows, pages := walk(b, b.Path("/messages"), "?limit=100")
 		if len(rows) != len(want) || pages != 2 {
 			t.Errorf("%d of %d broadcasts on %d pages", len(rows), len(want), pages)
 		}
 		// The sender sees its own copies as well: three of them fill a page.
-		if rows, pages = walk(a, "/conversations/"+Text(rows[0], "conversation_id")+"/messages", "?limit=200"); len(rows) != len(want) || pages != 3 {
+		if rows, pages = walk(a, "/conversations/"+kit.Text(rows[0], "conversation_id")+"/messages", "?limit=200"); len(rows) != len(want) || pages != 3 {
 			t.Errorf("the sender sees %d of %d broadcasts on %d pages", len(rows), len(want), pages)
 		}
 	})

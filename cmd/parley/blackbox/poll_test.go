@@ -6,42 +6,39 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
-// Polled requests the poll URL as issued, which is absolute.
-func (s *Server) Polled(t testing.TB, address, query string) *Answer {
-	return s.Call(t, "", "GET", strings.TrimPrefix(address, s.Base)+query, nil)
-}
-
 func TestPoll(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		count := func(query string, want int) {
 			t.Helper()
 			r := s.Polled(t, b.PollURL, query).Want(200).Is("count", want)
-			Exactly(t, "poll answer", r.Body, "count")
+			kit.Exactly(t, "poll answer", r.Body, "count")
 		}
 		count("", 0)
 		m1 := a.Send(b)
 		time.Sleep(3 * time.Millisecond)
 		m2 := a.Send(b)
 		count("", 2)
-		b.Get("/messages/" + Text(m1, "id")).Want(200)
+		b.Get("/messages/" + kit.Text(m1, "id")).Want(200)
 		b.Reply(m2)
 		count("", 2)
-		Marked(t, a, a.Send(b), "new")
+		kit.Marked(t, a, a.Send(b), "new")
 		count("", 3)
 		s.Polled(t, a.PollURL, "").Want(200).Is("count", 1)
 
 		at := func(m obj) time.Time {
-			when, err := time.Parse(time.RFC3339Nano, Text(m, "created_at"))
+			when, err := time.Parse(time.RFC3339Nano, kit.Text(m, "created_at"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return when
 		}
 		since := func(form string) string { return "?since=" + url.QueryEscape(form) }
-		count(since(Text(m1, "created_at")), 2)
+		count(since(kit.Text(m1, "created_at")), 2)
 		count(since(at(m1).Add(-time.Microsecond).Format("2006-01-02T15:04:05.000000Z")), 3)
 		count(since(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)), 0)
 		early := at(m1).Add(-time.Hour)
@@ -61,11 +58,11 @@ func TestPoll(t *testing.T) {
 }
 
 func TestPollTokens(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		a.Send(b)
 		fresh := b.Post(b.Path("/poll-token"), nil).Want(200)
-		Exactly(t, "poll token", fresh.Body, "poll_url")
+		kit.Exactly(t, "poll token", fresh.Body, "poll_url")
 		if fresh.Str("poll_url") == b.PollURL || !strings.HasPrefix(fresh.Str("poll_url"), s.Base+"/poll/") {
 			fresh.Errorf("want a new absolute address")
 		}
@@ -81,8 +78,8 @@ func TestPollTokens(t *testing.T) {
 }
 
 func TestPollLimits(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		refused := func(r *Answer) {
+	kit.Own(t, func(t *testing.T, journals string) {
+		refused := func(r *kit.Answer) {
 			t.Helper()
 			r.Refused(429, "rate_limited")
 			if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
@@ -94,7 +91,7 @@ func TestPollLimits(t *testing.T) {
 				}
 			}
 		}
-		byToken := Start(t, "--journals", journals, "--poll-limit", "1000/3")
+		byToken := kit.Start(t, "--journals", journals, "--poll-limit", "1000/3")
 		o := byToken.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
 		for range 3 {
@@ -104,7 +101,7 @@ func TestPollLimits(t *testing.T) {
 		byToken.Polled(t, b.PollURL, "").As("another token").Want(200)
 		byToken.Call(t, "", "GET", "/health", nil).Want(200)
 
-		byAddress := Start(t, "--journals", journals, "--poll-limit", "5/0")
+		byAddress := kit.Start(t, "--journals", journals, "--poll-limit", "5/0")
 		g := byAddress.Org(t).Agent("a")
 		for range 5 {
 			byAddress.Polled(t, g.PollURL, "").Want(200)

@@ -7,28 +7,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestEverythingSurvivesAKill(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
-		a, b := Pair(t, s)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
+		a, b := kit.Pair(t, s)
 		revoked := b.Org.Agent("revoked")
 		revoked.Delete(revoked.Path("")).Want(204)
 		b.Patch("/org", obj{"name": "Kept", "country_code": "fr"}).Want(200)
 		b.Patch(b.Path(""), obj{"unlisted": true}).Want(200)
-		sign, _ := NewKeys()
-		b.Post(b.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
+		sign, _ := kit.NewKeys()
+		b.Post(b.Path("/keys"), obj{"signing_public_key": kit.SignJWK(sign)}).Want(200)
 		m := a.Send(b, obj{"self_encrypted_payload": "bWluZQ", "conversation_metadata": obj{"k": "v"}})
 		r := b.Reply(m)
-		conversation := "/conversations/" + Text(m, "conversation_id")
+		conversation := "/conversations/" + kit.Text(m, "conversation_id")
 		a.Patch(conversation+"/status", obj{"status": "paused"}).Want(200)
 		unread := a.Send(b)
 		second := b.Post("/org/credentials", nil).Want(201)
 		b.Delete("/org/credentials/" + second.Str("client_id")).Want(204)
-		paths := map[*Agent][]string{
-			a: {"/org", "/agents", a.Path(""), conversation, conversation + "/participants", conversation + "/messages", a.Path("/conversations"), "/messages/" + Text(r, "id")},
-			b: {"/org", "/agents?include_revoked=true", b.Path(""), conversation + "/messages", b.Path("/messages"), b.Path("/conversations"), "/messages/" + Text(m, "id")},
+		paths := map[*kit.Agent][]string{
+			a: {"/org", "/agents", a.Path(""), conversation, conversation + "/participants", conversation + "/messages", a.Path("/conversations"), "/messages/" + kit.Text(r, "id")},
+			b: {"/org", "/agents?include_revoked=true", b.Path(""), conversation + "/messages", b.Path("/messages"), b.Path("/conversations"), "/messages/" + kit.Text(m, "id")},
 		}
 		look := func() map[string]any {
 			out := map[string]any{}
@@ -43,18 +45,18 @@ func TestEverythingSurvivesAKill(t *testing.T) {
 			return out
 		}
 		look() // the first read records receipts
-		Marked(t, a, unread, "delivered")
+		kit.Marked(t, a, unread, "delivered")
 		before := look()
 		s.Kill()
 		s.Restart(t)
 		for what, now := range look() {
-			if !Same(now, before[what]) {
+			if !kit.Same(now, before[what]) {
 				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
 		s.Grant(t, a.Client, a.Secret).Want(200)
 		s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(401)
-		b.Post("/agents", NewAgent("revoked")).Refused(409, "name_taken")
+		b.Post("/agents", kit.NewAgent("revoked")).Refused(409, "name_taken")
 		s.Call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": a.Slug}).Refused(409, "slug_taken")
 		b.Reply(m)
 		a.Patch(conversation+"/status", obj{"status": "completed"}).Want(200)
@@ -65,9 +67,9 @@ func TestEverythingSurvivesAKill(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
-		a, b := Pair(t, s)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
+		a, b := kit.Pair(t, s)
 		st := b.Stream("")
 		st.Opening()
 		waiting := a.Ask(b, "?timeout_ms=1500", nil)
@@ -95,14 +97,14 @@ func TestDrain(t *testing.T) {
 }
 
 func TestOneProcessPerDataDirectory(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		began := time.Now()
-		said := Fails(t, s.Dir, "--journals", journals)
+		said := kit.Fails(t, s.Dir, "--journals", journals)
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("the second process took %v to fail", took)
 		}
-		if strings.Contains(said, Announcement) {
+		if strings.Contains(said, kit.Announcement) {
 			t.Errorf("the second process listened: %s", said)
 		}
 		if !strings.Contains(said, filepath.Base(s.Dir)) || strings.Contains(said, "goroutine ") {
@@ -114,14 +116,14 @@ func TestOneProcessPerDataDirectory(t *testing.T) {
 }
 
 func TestJournalsAreFixed(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals)
 		o := s.Org(t)
 		if err := s.Drain(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		other := map[string]string{"1": "4", "4": "2"}[journals]
-		said := Fails(t, s.Dir, "--journals", other)
+		said := kit.Fails(t, s.Dir, "--journals", other)
 		if !strings.Contains(said, "journal") || !strings.Contains(said, journals) || strings.Contains(said, "goroutine ") {
 			t.Errorf("not a clear message about the journals: %s", said)
 		}
@@ -132,13 +134,13 @@ func TestJournalsAreFixed(t *testing.T) {
 
 // TestStartOfAnEmptyServer: the first start writes and syncs the 512 files of the keyring.
 func TestStartOfAnEmptyServer(t *testing.T) {
-	OneServerOnly(t, "it measures the start")
-	for _, v := range Variants {
+	kit.OneServerOnly(t, "it measures the start")
+	for _, v := range kit.Variants {
 		t.Run("journals="+v.Journals, func(t *testing.T) {
 			best := time.Hour
 			for range 3 {
 				began := time.Now()
-				s := Start(t, "--journals", v.Journals)
+				s := kit.Start(t, "--journals", v.Journals)
 				best = min(best, time.Since(began))
 				s.Kill()
 			}
@@ -151,13 +153,13 @@ func TestStartOfAnEmptyServer(t *testing.T) {
 
 func TestVersionAndConfigCommands(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"config"}, {"--help"}, {"serve", "--help"}} {
-		cmd := exec.Command(Binary, args...)
-		cmd.Env, cmd.Dir = CleanEnvironment(), t.TempDir()
+		cmd := exec.Command(kit.Binary, args...)
+		cmd.Env, cmd.Dir = kit.CleanEnvironment(), t.TempDir()
 		if said, err := cmd.CombinedOutput(); err != nil || len(said) == 0 {
 			t.Errorf("parley %v: %v\n%s", args, err, said)
 		}
 	}
-	if said := Fails(t, t.TempDir(), "--no-such-flag"); said == "" {
+	if said := kit.Fails(t, t.TempDir(), "--no-such-flag"); said == "" {
 		t.Error("an unknown flag fails without a message")
 	}
 }

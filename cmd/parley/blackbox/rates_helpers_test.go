@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // rateLimit is a rate as docs/limits.md states it: a number of requests in a window, which
@@ -28,8 +30,8 @@ func (p rateLimit) every() time.Duration {
 
 // rateFaults makes requests until one is rejected and checks the rate headers of each
 // answer. It allows for requests that became free meanwhile, however slow the machine is.
-func rateFaults(p rateLimit, ask func() *Answer) (faults []string) {
-	fault := func(a *Answer, format string, args ...any) {
+func rateFaults(p rateLimit, ask func() *kit.Answer) (faults []string) {
+	fault := func(a *kit.Answer, format string, args ...any) {
 		faults = append(faults, a.Dump(fmt.Sprintf(format, args...)))
 	}
 	began := time.Now()
@@ -70,7 +72,7 @@ func rateFaults(p rateLimit, ask func() *Answer) (faults []string) {
 }
 
 // refusalFaults checks a 429.
-func refusalFaults(p rateLimit, a *Answer) (faults []string) {
+func refusalFaults(p rateLimit, a *kit.Answer) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, a.Dump(fmt.Sprintf(format, args...))) }
 	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if longest := int(p.every()/time.Second) + 1; err != nil || wait < 1 || wait > longest {
@@ -79,7 +81,7 @@ func refusalFaults(p rateLimit, a *Answer) (faults []string) {
 	if a.Header.Get("RateLimit-Remaining") != "0" {
 		fault("RateLimit-Remaining is %q", a.Header.Get("RateLimit-Remaining"))
 	}
-	if a.At("code") != "rate_limited" || !Same(a.At("retry_after"), wait) || Text(a.Body, "detail") == "" {
+	if a.At("code") != "rate_limited" || !kit.Same(a.At("retry_after"), wait) || kit.Text(a.Body, "detail") == "" {
 		fault("not the body of a 429")
 	}
 	if a.At("error") != "RateLimitError" {
@@ -93,7 +95,7 @@ func refusalFaults(p rateLimit, a *Answer) (faults []string) {
 
 // addressFaults makes requests with different addresses in X-Forwarded-For. If the server
 // trusts the header, each address has a rate of its own; otherwise all share one.
-func addressFaults(p rateLimit, believed bool, ask func(forwarded string) *Answer) (faults []string) {
+func addressFaults(p rateLimit, believed bool, ask func(forwarded string) *kit.Answer) (faults []string) {
 	began := time.Now()
 	for i := range p.rate + 2 {
 		a := ask(fmt.Sprintf("198.51.100.%d", i+1))
@@ -124,14 +126,14 @@ type fakeLimiter struct {
 	used   map[string]int
 }
 
-func (g *fakeLimiter) ask(key string) *Answer {
+func (g *fakeLimiter) ask(key string) *kit.Answer {
 	if g.used == nil {
 		g.used = map[string]int{}
 	}
 	if g.defect == "takes all for one" {
 		key = ""
 	}
-	a := &Answer{Status: 200, Header: http.Header{}, Body: obj{}}
+	a := &kit.Answer{Status: 200, Header: http.Header{}, Body: obj{}}
 	a.Header.Set("X-Request-ID", "r")
 	refused := g.used[key] >= g.rate
 	switch {
@@ -158,7 +160,7 @@ func (g *fakeLimiter) ask(key string) *Answer {
 }
 
 // applyDefect makes the answer differ from the limiter's state.
-func (g *fakeLimiter) applyDefect(a *Answer) {
+func (g *fakeLimiter) applyDefect(a *kit.Answer) {
 	switch {
 	case g.defect == "says nothing":
 		a.Header.Del("RateLimit-Remaining")
@@ -195,7 +197,7 @@ func TestRateFaultsControl(t *testing.T) {
 		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",
 	} {
 		g := fakeLimiter{rateLimit: p, defect: defect}
-		if faults := rateFaults(p, func() *Answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
+		if faults := rateFaults(p, func() *kit.Answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
 			t.Errorf("a limiter that %q: %q", defect, faults)
 		}
 	}
@@ -205,9 +207,9 @@ func TestRateFaultsControl(t *testing.T) {
 		"takes all for one": func(string) string { return "" },
 	} {
 		g := fakeLimiter{rateLimit: p, defect: defect}
-		believes := addressFaults(p, true, func(address string) *Answer { return g.ask(key(address)) })
+		believes := addressFaults(p, true, func(address string) *kit.Answer { return g.ask(key(address)) })
 		g = fakeLimiter{rateLimit: p, defect: defect}
-		ignores := addressFaults(p, false, func(address string) *Answer { return g.ask(key(address)) })
+		ignores := addressFaults(p, false, func(address string) *kit.Answer { return g.ask(key(address)) })
 		if (len(believes) == 0) != (defect == "") || (len(ignores) == 0) != (defect == "takes all for one") {
 			t.Errorf("a limiter that %q: believing %q, not believing %q", defect, believes, ignores)
 		}

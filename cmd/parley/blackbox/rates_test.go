@@ -6,53 +6,47 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// Report reports the faults that a check found.
-func Report(t testing.TB, what string, faults []string) {
-	t.Helper()
-	for _, fault := range faults {
-		t.Errorf("%s: %s", what, fault)
-	}
-}
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // rateCase is a kind of request and its rate.
 type rateCase struct {
 	what string
 	rateLimit
-	ask func() *Answer
+	ask func() *kit.Answer
 }
 
 // TestRates: each kind of request has its own rate, which is enforced and stated on every
 // answer, whatever the status.
 func TestRates(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
 		o, other := s.Org(t), s.Org(t)
 		g, h := o.Agent("g"), other.Agent("h")
 		s.Kill()
 		s.Flags = append(s.Flags, "--rate", "register=2", "--rate", "token=3", "--rate", "token_failures=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
 		s.Restart(t)
-		from := func(address, method, path string, body any) func() *Answer {
-			return func() *Answer { return s.Call(t, "", method, path, body, "X-Forwarded-For", address) }
+		from := func(address, method, path string, body any) func() *kit.Answer {
+			return func() *kit.Answer { return s.Call(t, "", method, path, body, "X-Forwarded-For", address) }
 		}
 		head := g.Stream("").Resp.Header
 		if head.Get("RateLimit-Limit") != "4" || head.Get("RateLimit-Remaining") != "3" || head.Get("RateLimit-Reset") != "15" {
 			t.Errorf("a stream opened with %v", head)
 		}
 		for _, c := range []rateCase{
-			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return other.Post("/groups", obj{}) }},
+			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *kit.Answer { return other.Post("/groups", obj{}) }},
 			{"public", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
-			{"WebFinger", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.5", "GET", WebFinger(g), nil)},
+			{"WebFinger", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.5", "GET", kit.WebFinger(g), nil)},
 			{"DID document", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.6", "GET", g.Path("/did.json"), nil)},
 			{"solve", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
-			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": FreshSlug()})},
-			{"token", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return s.Grant(t, o.Client, o.Secret) }},
-			{"token, guessed", rateLimit{rate: 3, window: time.Minute}, func() *Answer { return s.Grant(t, other.Client, "guess") }},
+			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": kit.FreshSlug()})},
+			{"token", rateLimit{rate: 3, window: time.Minute}, func() *kit.Answer { return s.Grant(t, o.Client, o.Secret) }},
+			{"token, guessed", rateLimit{rate: 3, window: time.Minute}, func() *kit.Answer { return s.Grant(t, other.Client, "guess") }},
 			{"token, guessed elsewhere", rateLimit{rate: 3, window: time.Minute}, from("192.0.2.4", "POST", "/oauth/token", nil)},
-			{"reads", rateLimit{rate: 4, window: time.Minute}, func() *Answer { return other.Get("/org") }},
+			{"reads", rateLimit{rate: 4, window: time.Minute}, func() *kit.Answer { return other.Get("/org") }},
 		} {
-			Report(t, c.what, rateFaults(c.rateLimit, c.ask))
+			kit.Report(t, c.what, rateFaults(c.rateLimit, c.ask))
 		}
 		began := time.Now()
 		if st, a := h.Listen(""); st != nil {
@@ -100,9 +94,9 @@ func TestRatesOfTheProfiles(t *testing.T) {
 					flags = append(flags, word)
 				}
 			}
-			s := StartThrough(t, through, flags...)
+			s := kit.StartThrough(t, through, flags...)
 			o := s.Org(t)
-			stands := func(a *Answer, want int) {
+			stands := func(a *kit.Answer, want int) {
 				t.Helper()
 				head := ""
 				if want > 0 {
@@ -112,12 +106,12 @@ func TestRatesOfTheProfiles(t *testing.T) {
 					a.Errorf("RateLimit-Limit is %q, want %q", got, head)
 				}
 			}
-			stands(s.Challenge(t, FreshSlug()), c.register)
+			stands(s.Challenge(t, kit.FreshSlug()), c.register)
 			stands(s.Grant(t, o.Client, o.Secret).Want(200), c.token)
 			stands(s.Grant(t, o.Client, "guess").Want(401), c.failures)
 			stands(o.Patch("/org", obj{}).Want(200), c.writes)
 			stands(o.Get("/org").Want(200), c.reads)
-			stands(o.Get("/agents/"+Nobody).Want(404), c.reads)
+			stands(o.Get("/agents/"+kit.Nobody).Want(404), c.reads)
 			stands(s.Call(t, "", "GET", "/version", nil).Want(200), c.public)
 			stands(s.Polled(t, o.Agent("a").PollURL, "").Want(200), 20) // in every profile
 		})
@@ -147,8 +141,8 @@ func TestForwardedAddresses(t *testing.T) {
 			if c.proxies != "" {
 				flags = append(flags, "--trusted-proxies", c.proxies)
 			}
-			s := Start(t, flags...)
-			Report(t, name, addressFaults(rateLimit{rate: 3, window: time.Minute}, c.believed, func(address string) *Answer {
+			s := kit.Start(t, flags...)
+			kit.Report(t, name, addressFaults(rateLimit{rate: 3, window: time.Minute}, c.believed, func(address string) *kit.Answer {
 				return s.Call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
 			}))
 		})
@@ -158,10 +152,10 @@ func TestForwardedAddresses(t *testing.T) {
 // TestPollLimitsByAddressAndToken: a token has one limit for requests from all addresses;
 // an address has one limit for all its requests, including guesses.
 func TestPollLimitsByAddressAndToken(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
 		o, asked := s.Org(t), 0
-		poll := func(url, from string) *Answer {
+		poll := func(url, from string) *kit.Answer {
 			return s.Call(t, "", "GET", strings.TrimPrefix(url, s.Base), nil, "X-Forwarded-For", from)
 		}
 		first, second := o.Agent("first"), o.Agent("second")
@@ -172,7 +166,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 				t.Errorf("poll %d of an address: %s remain, want %s", i+1, left, c.left)
 			}
 		}
-		Report(t, "a token", rateFaults(rateLimit{rate: 3, window: time.Minute, exact: true}, func() *Answer {
+		kit.Report(t, "a token", rateFaults(rateLimit{rate: 3, window: time.Minute, exact: true}, func() *kit.Answer {
 			asked++
 			return poll(first.PollURL, fmt.Sprintf("192.0.2.%d", asked))
 		}))
@@ -180,8 +174,8 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 		s.Kill()
 		s.SetFlag("--poll-limit", "4/0")
 		s.Restart(t)
-		Report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *Answer { return poll(second.PollURL, "192.0.2.1") }))
-		Report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *Answer { return poll("/poll/"+RandomHex(10), "192.0.2.2") }))
+		kit.Report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *kit.Answer { return poll(second.PollURL, "192.0.2.1") }))
+		kit.Report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *kit.Answer { return poll("/poll/"+kit.RandomHex(10), "192.0.2.2") }))
 		for range 6 {
 			poll(second.PollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).Want(200)
 			asked++
@@ -194,24 +188,24 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 // from another address.
 func TestGuessesDoNotLockClientsOut(t *testing.T) {
 	t.Parallel()
-	s := Start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
+	s := kit.Start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
 	o := s.Org(t)
-	ask := func(from, client, secret string) *Answer {
-		return s.Call(t, "", "POST", "/oauth/token", nil, "Authorization", Basic(client, secret), "X-Forwarded-For", from)
+	ask := func(from, client, secret string) *kit.Answer {
+		return s.Call(t, "", "POST", "/oauth/token", nil, "Authorization", kit.Basic(client, secret), "X-Forwarded-For", from)
 	}
 	wrong := ask("192.0.2.1", o.Client, "wrong").Want(401)
-	unknown := ask("192.0.2.1", Nobody, "wrong").Want(401)
-	for _, a := range []*Answer{wrong, unknown} {
+	unknown := ask("192.0.2.1", kit.Nobody, "wrong").Want(401)
+	for _, a := range []*kit.Answer{wrong, unknown} {
 		delete(a.Body, "request_id")
 	}
-	if !Same(wrong.Body, unknown.Body) || wrong.Header.Get("WWW-Authenticate") != unknown.Header.Get("WWW-Authenticate") {
+	if !kit.Same(wrong.Body, unknown.Body) || wrong.Header.Get("WWW-Authenticate") != unknown.Header.Get("WWW-Authenticate") {
 		unknown.Errorf("an unknown client is told from a wrong secret: %v", wrong.Body)
 	}
 	// Of three hundred names from one address, the server checks twenty and those that
 	// became free meanwhile.
 	began, judged := time.Now(), 2
 	for i := range 300 {
-		a := ask("192.0.2.1", []string{RandomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.Client}[i%3], "wrong")
+		a := ask("192.0.2.1", []string{kit.RandomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.Client}[i%3], "wrong")
 		if a.Status == 401 {
 			judged++
 			continue

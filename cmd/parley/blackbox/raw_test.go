@@ -3,7 +3,6 @@ package blackbox
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // update writes the observed results into the files of testdata, so that a person can
@@ -179,22 +179,8 @@ func (e *rawReader) listen(patience time.Duration) string {
 		case answer.Header.Get("X-Request-ID") == "behind" && answer.StatusCode == 200:
 			return "open"
 		}
-		e.heard = append(e.heard, SummaryOf(answer.StatusCode, body))
+		e.heard = append(e.heard, kit.SummaryOf(answer.StatusCode, body))
 	}
-}
-
-// SummaryOf returns an answer as golden files show it: the status and the error code.
-func SummaryOf(status int, body []byte) string {
-	var problem struct {
-		Code  string `json:"code"`
-		Error any    `json:"error"`
-	}
-	_ = json.Unmarshal(body, &problem)
-	if rpc, ok := problem.Error.(map[string]any); ok && status == http.StatusOK { // an error of JSON-RPC
-		info, _ := rpc["data"].([]any)[0].(map[string]any)
-		problem.Code = strings.ToLower(fmt.Sprint(info["reason"]))
-	}
-	return strings.TrimSpace(strconv.Itoa(status) + " " + problem.Code)
 }
 
 // rawArchive reads the file of raw requests.
@@ -212,11 +198,11 @@ func rawArchive(t testing.TB) *txtar.Archive {
 func TestRawRequests(t *testing.T) {
 	archive := rawArchive(t)
 	cases := rawCases(t, archive)
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		g, peer := o.Agent("raw"), o.Agent("peer")
 		known := map[string]string{"token": o.Token, "agent": g.ID, "peer": peer.ID, "poll": strings.TrimPrefix(g.PollURL, s.Base)}
-		got := Concurrently(len(cases), func(i int) string {
+		got := kit.Concurrently(len(cases), func(i int) string {
 			outcome := cases[i].play(t, s.Addr, known)
 			if a := s.Call(t, "", "GET", "/health", nil); a.Err != nil || a.Status != 200 {
 				a.Errorf("after %s", cases[i].name)
@@ -236,7 +222,7 @@ func TestRawRequests(t *testing.T) {
 				t.Errorf("an unexpected message arrived: %v", row)
 			}
 		}
-		if *update && s == Variants[0].Server {
+		if *update && s == kit.Variants[0].Server {
 			for i, c := range cases {
 				archive.Files[i].Data = []byte(strings.Join(c.lines, "\n") + "\n=> " + got[i] + "\n\n")
 			}
@@ -266,7 +252,7 @@ func TestRawRequestsControl(t *testing.T) {
 		}
 	}()
 	cases := rawCases(t, rawArchive(t))
-	got := Concurrently(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
+	got := kit.Concurrently(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
 	refused, served := 0, 0
 	for i, c := range cases {
 		if !strings.HasPrefix(c.want, "4") || !strings.HasSuffix(c.want, ", closed") {

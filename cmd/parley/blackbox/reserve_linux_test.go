@@ -6,18 +6,17 @@ import (
 	"strconv"
 	"testing"
 	"time"
-)
 
-// Below fills the disk until left bytes are free, which is less than the server's
-// reserve.
-func (d *SmallDisk) Below(left int64) { d.Ballast("below", d.Free()-left) }
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
+)
 
 // TestReadsBelowTheReserve leaves less free space than the reserve. Reads succeed and
 // writes are rejected, also after a restart. After space is freed, both succeed.
 func TestReadsBelowTheReserve(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		disk := MountDisk(t, 64)
-		s, err := Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--journals", journals)
+	kit.Own(t, func(t *testing.T, journals string) {
+		disk := kit.MountDisk(t, 64)
+		s, err := kit.Launch("127.0.0.1:0", filepath.Join(disk.Dir, "data"), "--journals", journals)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +29,7 @@ func TestReadsBelowTheReserve(t *testing.T) {
 		w := newReadFixture(t, s)
 		w.reads()
 		disk.Below(4 << 20)
-		s.waitUntilSick(t, time.Second)
+		waitUntilSick(s, t, time.Second)
 		w.reads()
 		w.refused()
 		for range 5 { // the server may check the space before or after it reads the keys
@@ -38,19 +37,19 @@ func TestReadsBelowTheReserve(t *testing.T) {
 				t.Fatalf("SIGTERM below the reserve: %v", err)
 			}
 			s.Restart(t)
-			s.waitUntilSick(t, time.Second)
+			waitUntilSick(s, t, time.Second)
 			w.reads()
 		}
 		w.refused()
 		w.reads()
 		disk.Drop("below")
-		s.waitUntilHealthy(t, 2*time.Second)
+		waitUntilHealthy(s, t, 2*time.Second)
 		w.taken()
 		w.reads()
 		if err := s.Drain(10 * time.Second); err != nil {
 			t.Error(err)
 		}
-		if said, err := exec.Command(Binary, "verify", "--data", s.Dir).CombinedOutput(); err != nil {
+		if said, err := exec.Command(kit.Binary, "verify", "--data", s.Dir).CombinedOutput(); err != nil {
 			t.Errorf("parley verify: %v\n%s", err, said)
 		}
 	})
@@ -60,24 +59,24 @@ func TestReadsBelowTheReserve(t *testing.T) {
 // conversation, and a group with a pending invitation.
 type readFixture struct {
 	t                  *testing.T
-	s                  *Server
-	alice, bob, carol  *Agent
-	board, cellar      *group
+	s                  *kit.Server
+	alice, bob, carol  *kit.Agent
+	board, cellar      *grouptest.Group
 	message, broadcast obj
 	request            string
 }
 
-func newReadFixture(t *testing.T, s *Server) *readFixture {
+func newReadFixture(t *testing.T, s *kit.Server) *readFixture {
 	t.Helper()
 	w := &readFixture{t: t, s: s}
-	w.alice, w.bob = Pair(t, s)
+	w.alice, w.bob = kit.Pair(t, s)
 	w.carol = w.alice.Agent("carol")
-	w.board = w.alice.groupWithPolicy("majority", w.carol)
-	w.board.patch(obj{"visibility": "public"}).Want(200)
-	w.request = Text(w.board.applied(w.bob), "id")
-	w.cellar = w.alice.group(obj{"enrollment_policy": "closed"})
-	w.cellar.invited(w.alice, w.bob, "invited")
-	w.broadcast = w.board.broadcast(w.alice)
+	w.board = grouptest.NewWithPolicy(w.alice, "majority", w.carol)
+	w.board.Patch(obj{"visibility": "public"}).Want(200)
+	w.request = kit.Text(w.board.Applied(w.bob), "id")
+	w.cellar = grouptest.New(w.alice, obj{"enrollment_policy": "closed"})
+	w.cellar.Invited(w.alice, w.bob, "invited")
+	w.broadcast = w.board.Broadcast(w.alice)
 	w.message = w.alice.Send(w.bob)
 	return w
 }
@@ -85,13 +84,13 @@ func newReadFixture(t *testing.T, s *Server) *readFixture {
 // reads requests every route that reads.
 func (w *readFixture) reads() {
 	w.t.Helper()
-	talk, groupTalk := "/conversations/"+Text(w.message, "conversation_id"), "/conversations/"+Text(w.broadcast, "conversation_id")
+	talk, groupTalk := "/conversations/"+kit.Text(w.message, "conversation_id"), "/conversations/"+kit.Text(w.broadcast, "conversation_id")
 	for _, path := range []string{
-		"/org", "/org/quotas", "/groups", "/groups?scope=all", "/groups/invites", w.board.path(""), w.board.path("/members"),
-		w.board.path("/requests"), w.board.path("/requests?status=all"), w.cellar.path(""), "/directory/groups", "/directory/groups/" + w.board.id,
+		"/org", "/org/quotas", "/groups", "/groups?scope=all", "/groups/invites", w.board.Path(""), w.board.Path("/members"),
+		w.board.Path("/requests"), w.board.Path("/requests?status=all"), w.cellar.Path(""), "/directory/groups", "/directory/groups/" + w.board.ID,
 		"/agents", w.alice.Path(""), w.alice.Path("/keys"), w.alice.Path("/messages"), w.alice.Path("/conversations"),
 		talk, talk + "/participants", talk + "/messages", groupTalk, groupTalk + "/participants", groupTalk + "/messages",
-		"/messages/" + Text(w.message, "id"), "/messages/" + Text(w.message, "id") + "/trace", "/webhooks?agent_id=" + w.alice.ID,
+		"/messages/" + kit.Text(w.message, "id"), "/messages/" + kit.Text(w.message, "id") + "/trace", "/webhooks?agent_id=" + w.alice.ID,
 		"/.well-known/jwks.json", "/openapi.json",
 	} {
 		if a := w.alice.Request("GET", path, nil); a.Err != nil || a.Status != 200 {
@@ -107,19 +106,19 @@ func (w *readFixture) reads() {
 }
 
 // writes makes requests that write. Each can succeed once.
-func (w *readFixture) writes() []*Answer {
-	a, more := w.alice, "late-"+RandomHex(4)
-	return []*Answer{
+func (w *readFixture) writes() []*kit.Answer {
+	a, more := w.alice, "late-"+kit.RandomHex(4)
+	return []*kit.Answer{
 		a.Patch("/org", obj{"name": more}),
-		a.Post("/agents", NewAgent(more)),
+		a.Post("/agents", kit.NewAgent(more)),
 		a.Patch(a.Path(""), obj{"unlisted": true}),
 		a.Post("/org/credentials", nil),
-		a.tryCreateGroup(obj{"name": more}),
-		w.board.patch(obj{"description": more}),
-		w.board.tryBroadcast(a, nil),
-		w.cellar.join(w.bob),
-		w.board.vote(a, w.request, "approve"),
-		w.board.vote(w.carol, w.request, "approve"),
+		grouptest.TryCreate(a, obj{"name": more}),
+		w.board.Patch(obj{"description": more}),
+		w.board.TryBroadcast(a, nil),
+		w.cellar.Join(w.bob),
+		w.board.Vote(a, w.request, "approve"),
+		w.board.Vote(w.carol, w.request, "approve"),
 		a.TrySend(w.bob, nil),
 		w.s.Call(w.t, "", "POST", "/auth/register", obj{"email": "ops@late.example", "org_slug": more}),
 	}
@@ -134,8 +133,8 @@ func (w *readFixture) refused() {
 			a.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 		}
 	}
-	w.board.read(w.alice).Is("description", nil, "member_count", 2)
-	w.cellar.read(w.alice).Is("member_count", 1)
+	w.board.Read(w.alice).Is("description", nil, "member_count", 2)
+	w.cellar.Read(w.alice).Is("member_count", 1)
 	if n := len(w.bob.Everything()); n != 2 {
 		w.t.Errorf("%d messages arrived in the inbox, want the sent one and the invitation", n)
 	}
@@ -149,6 +148,6 @@ func (w *readFixture) taken() {
 			a.Errorf("a write failed")
 		}
 	}
-	w.board.checkMembers("with room again", w.alice, w.carol, w.bob)
-	w.cellar.checkMembers("with room again", w.alice, w.bob)
+	w.board.CheckMembers("with room again", w.alice, w.carol, w.bob)
+	w.cellar.CheckMembers("with room again", w.alice, w.bob)
 }

@@ -5,31 +5,33 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestSendDefaults(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		m := a.TrySend(b, nil).Want(201).Shaped(MessageShape)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		m := a.TrySend(b, nil).Want(201).Shaped(kit.MessageShape)
 		m.Is("from_agent_id", a.ID, "to_agent_id", b.ID, "type", "svc.v1.dm", "encrypted_payload", "aGVsbG8", "encryption_version", "hpke-v1",
 			"sender_signing_kid", nil, "content_type", "application/json", "payload_schema", nil, "sender_attestations", nil,
 			"sender_handle", a.Handle, "recipient_handle", b.Handle, "group_id", nil, "group_handle", nil,
 			"delivered_at", nil, "read_at", nil, "status", "new", "direction", "sent", "self_encrypted_payload", nil)
-		Exactly(t, "metadata", m.At("metadata").(obj), "provenance")
-		a.Talk(m.Body).Shaped(TalkShape).Is("id", m.At("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
+		kit.Exactly(t, "metadata", m.At("metadata").(obj), "provenance")
+		a.Talk(m.Body).Shaped(kit.TalkShape).Is("id", m.At("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
 	})
 }
 
 func TestSendKeepsEveryField(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		fields := obj{
 			"type": "acme-corp.v1.order_placed", "encrypted_payload": "_-9A==", "encryption_version": "sender-key-v1", "sender_signing_kid": "any kid",
 			"content_type": "text/plain; charset=utf-8", "payload_schema": "https://example.org/s.json",
 			"self_encrypted_payload": "c2VsZg", "conversation_metadata": obj{"topic": "Ünïcode", "n": 1.5, "deep": obj{"a": []any{1, nil, true}}},
 		}
-		m := a.TrySend(b, Merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).Want(201).Shaped(MessageShape)
-		for name, v := range Without(fields, "conversation_metadata") {
+		m := a.TrySend(b, kit.Merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).Want(201).Shaped(kit.MessageShape)
+		for name, v := range kit.Without(fields, "conversation_metadata") {
 			m.Is(name, v)
 		}
 		m.Is("metadata.k", []any{"v", 1})
@@ -37,14 +39,14 @@ func TestSendKeepsEveryField(t *testing.T) {
 			m.Errorf("a null inside metadata is lost")
 		}
 		a.Talk(m.Body).Is("metadata", fields["conversation_metadata"])
-		got := b.Get("/messages/" + m.Str("id")).Want(200).Shaped(MessageShape)
+		got := b.Get("/messages/" + m.Str("id")).Want(200).Shaped(kit.MessageShape)
 		got.Is("metadata", m.At("metadata"), "type", fields["type"], "encrypted_payload", "_-9A==", "created_at", m.At("created_at"), "direction", "received")
 	})
 }
 
 func TestSendNullsAreAbsent(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		nulls := obj{}
 		for _, name := range []string{
 			"to_handle", "from_handle", "encryption_version", "sender_signing_kid", "metadata", "content_type", "payload_schema",
@@ -57,14 +59,14 @@ func TestSendNullsAreAbsent(t *testing.T) {
 }
 
 func TestProvenance(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		a.Patch(a.Path(""), obj{"human_oversight": false}).Want(200)
-		judge := func(m *Answer, g *Agent, oversight bool, via string) {
+		judge := func(m *kit.Answer, g *kit.Agent, oversight bool, via string) {
 			t.Helper()
 			p, _ := m.At("metadata.provenance").(obj)
-			Exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via")
-			Shaped(t, "provenance", p, OriginShape)
+			kit.Exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via")
+			kit.Shaped(t, "provenance", p, kit.OriginShape)
 			m.Is("metadata.provenance.org_id", g.Org.ID, "metadata.provenance.org_slug", g.Slug,
 				"metadata.provenance.trust_tier", 1, "metadata.provenance.human_oversight", oversight, "metadata.provenance.via", via)
 		}
@@ -78,13 +80,10 @@ func TestProvenance(t *testing.T) {
 	})
 }
 
-// Object returns a JSON object of exactly n bytes in compact form.
-func Object(n int) obj { return obj{"k": strings.Repeat("x", n-len(`{"k":""}`))} }
-
 // attestation returns a JWS by an unknown key, n bytes as a compact array.
 func attestation(n int) []any {
 	for kid := "nobody-knows"; ; kid = kid[1:] {
-		frame := obj{"protected": B64([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`)), "payload": "", "signature": B64(make([]byte, 64))}
+		frame := obj{"protected": kit.B64([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`)), "payload": "", "signature": kit.B64(make([]byte, 64))}
 		plain, _ := json.Marshal([]any{frame})
 		if left := n - len(plain); left%4 != 1 { // no base64url text has such a length
 			frame["payload"] = strings.Repeat("A", left)
@@ -94,8 +93,8 @@ func attestation(n int) []any {
 }
 
 func TestSendLimits(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		long := func(n int) string { return strings.Repeat("x", n) }
 		for _, c := range []struct {
 			field      string
@@ -108,8 +107,8 @@ func TestSendLimits(t *testing.T) {
 			{"content_type", long(255), long(256), "string_too_long"},
 			{"payload_schema", "https://e.x/" + long(2036), "https://e.x/" + long(2037), "string_too_long"},
 			{"sender_signing_kid", long(255), long(256), "string_too_long"},
-			{"metadata", Object(4096), Object(4097), ""},
-			{"conversation_metadata", Object(4096), Object(4097), ""},
+			{"metadata", kit.Object(4096), kit.Object(4097), ""},
+			{"conversation_metadata", kit.Object(4096), kit.Object(4097), ""},
 			{"sender_attestations", attestation(8192), attestation(8193), ""},
 		} {
 			a.TrySend(b, obj{c.field: c.fits}).As("%s fits", c.field).Want(201)
@@ -124,10 +123,10 @@ func TestSendLimits(t *testing.T) {
 // TestMetadataIsMeasuredUnescaped: escapes that JSON does not require, which many clients
 // use beyond ASCII, do not count towards the limit.
 func TestMetadataIsMeasuredUnescaped(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		body := func(field, value string) Verbatim {
-			return Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","` + field + `":` + value + `}`)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		body := func(field, value string) kit.Verbatim {
+			return kit.Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","` + field + `":` + value + `}`)
 		}
 		escaped := func(n int) string { return `{"\u006b":"` + strings.Repeat(`\u0078`, n-len(`{"k":""}`)) + `"}` }
 		for _, field := range []string{"metadata", "conversation_metadata"} {
@@ -151,21 +150,21 @@ func TestMetadataIsMeasuredUnescaped(t *testing.T) {
 }
 
 func TestMetadataIsMeasuredCompact(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		spaced := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","metadata":{` + strings.Repeat(" ", 9000) + `"a":1}}`
-		a.Post("/messages", Verbatim(spaced)).Want(201).Is("metadata.a", 1)
+		a.Post("/messages", kit.Verbatim(spaced)).Want(201).Is("metadata.a", 1)
 		m := a.Send(b)
-		b.TryReply(m, obj{"metadata": Object(4096)}).Want(201)
-		b.TryReply(m, obj{"metadata": Object(4097)}).Invalid("body.metadata", "")
-		got := b.TryReply(m, obj{"metadata": Merged(Object(4000), obj{"provenance": nil})}).Want(201)
-		got.Is("metadata.k", Object(4000)["k"], "metadata.provenance.via", "api")
+		b.TryReply(m, obj{"metadata": kit.Object(4096)}).Want(201)
+		b.TryReply(m, obj{"metadata": kit.Object(4097)}).Invalid("body.metadata", "")
+		got := b.TryReply(m, obj{"metadata": kit.Merged(kit.Object(4000), obj{"provenance": nil})}).Want(201)
+		got.Is("metadata.k", kit.Object(4000)["k"], "metadata.provenance.via", "api")
 	})
 }
 
 func TestSendFields(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for _, c := range []struct {
 			field string
 			value any
@@ -216,7 +215,7 @@ func TestSendFields(t *testing.T) {
 			a.TrySend(b, obj{c.field: c.value}).As("%s %v", c.field, c.value).Invalid("body."+c.field, c.kind)
 		}
 		for _, field := range []string{"type", "encrypted_payload"} {
-			a.Post("/messages", Without(Message(b), field)).Invalid("body."+field, "missing")
+			a.Post("/messages", kit.Without(kit.Message(b), field)).Invalid("body."+field, "missing")
 		}
 		two := a.Post("/messages", obj{"to_agent_id": b.ID})
 		two.Invalid("body.type", "missing").Invalid("body.encrypted_payload", "missing")
@@ -227,8 +226,8 @@ func TestSendFields(t *testing.T) {
 }
 
 func TestSendTypes(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for name := range strings.FieldsSeq(`dm task_request task_response status_update negotiation receipt error capability_query
 			capability_response payment_request payment_confirmation consent_request consent_grant consent_revoke identity_verification
 			sender_key_distribution sender_key_request`) {
@@ -245,10 +244,10 @@ func TestSendTypes(t *testing.T) {
 
 func TestSendBodySize(t *testing.T) {
 	const most = 1 << 20
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		body := `{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ"}`
-		a.Post("/messages", Verbatim(body+strings.Repeat(" ", most-len(body)))).As("1 MiB").Want(201)
+		a.Post("/messages", kit.Verbatim(body+strings.Repeat(" ", most-len(body)))).As("1 MiB").Want(201)
 		got := playRaw(s.Addr, []string{"POST /messages HTTP/1.1\r\nHost: " + s.Addr + "\r\nAuthorization: Bearer " + a.Token +
 			"\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n" + body + strings.Repeat(" ", most+1-len(body))}, 5*time.Second)
 		if got != "413 payload_too_large, closed" {

@@ -6,23 +6,25 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // messageSignature signs a raw body for the X-Svc-Message-Signature header.
 func messageSignature(key ed25519.PrivateKey, body string) string {
 	sum := sha256.Sum256([]byte(body))
-	return B64(ed25519.Sign(key, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:]))))
+	return kit.B64(ed25519.Sign(key, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:]))))
 }
 
 func TestMessageSignature(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o, b := s.Org(t), s.Org(t).Agent("bob")
 		o.Agent("first")
 		a := o.Agent("signer")
-		plain, _ := json.Marshal(Message(b))
+		plain, _ := json.Marshal(kit.Message(b))
 		body := string(plain)
-		post := func(path, body, signature string) *Answer {
-			return a.Post(path, Verbatim(body), "X-Svc-Agent", a.ID, "X-Svc-Message-Signature", signature)
+		post := func(path, body, signature string) *kit.Answer {
+			return a.Post(path, kit.Verbatim(body), "X-Svc-Agent", a.ID, "X-Svc-Message-Signature", signature)
 		}
 		good := messageSignature(a.Sign, body)
 		m := post("/messages", body, good).As("good").Want(201)
@@ -30,20 +32,20 @@ func TestMessageSignature(t *testing.T) {
 		for name, signature := range map[string]string{
 			"of another body":  messageSignature(a.Sign, body+" "),
 			"of another key":   messageSignature(b.Sign, body),
-			"without a prefix": B64(ed25519.Sign(a.Sign, []byte(hex.EncodeToString(sum[:])))),
+			"without a prefix": kit.B64(ed25519.Sign(a.Sign, []byte(hex.EncodeToString(sum[:])))),
 			"cut short":        good[:40],
 			"not base64url":    "!!!",
 		} {
 			post("/messages", body, signature).As("%s", name).Refused(403, "signature_invalid")
 		}
-		o.Post("/messages", Verbatim(body), "X-Svc-Message-Signature", good).As("of another agent").Refused(403, "signature_invalid")
+		o.Post("/messages", kit.Verbatim(body), "X-Svc-Message-Signature", good).As("of another agent").Refused(403, "signature_invalid")
 		reply := `{"type":"svc.v1.dm","encrypted_payload":"QQ"}`
 		path := "/messages/" + m.Str("id") + "/reply"
 		post(path, reply, messageSignature(a.Sign, reply)).As("reply").Want(201)
 		post(path, reply, messageSignature(b.Sign, reply)).As("reply").Refused(403, "signature_invalid")
 
-		sign, _ := NewKeys()
-		a.Post(a.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
+		sign, _ := kit.NewKeys()
+		a.Post(a.Path("/keys"), obj{"signing_public_key": kit.SignJWK(sign)}).Want(200)
 		post("/messages", body, good).As("a former key").Refused(403, "signature_invalid")
 		post("/messages", body, messageSignature(sign, body)).As("the new key").Want(201)
 		if n := len(b.Everything()); n != 3 {
@@ -55,21 +57,21 @@ func TestMessageSignature(t *testing.T) {
 // attested is a JWS over a claim, compact or flattened.
 func attested(key ed25519.PrivateKey, kid string, flat, spoilt bool) any {
 	header, _ := json.Marshal(obj{"alg": "EdDSA", "kid": kid})
-	protected, payload := B64(header), B64([]byte(`{"role":"buyer"}`))
+	protected, payload := kit.B64(header), kit.B64([]byte(`{"role":"buyer"}`))
 	signature := ed25519.Sign(key, []byte(protected+"."+payload))
 	if spoilt {
 		signature[0] ^= 1
 	}
 	if flat {
-		return obj{"protected": protected, "payload": payload, "signature": B64(signature)}
+		return obj{"protected": protected, "payload": payload, "signature": kit.B64(signature)}
 	}
-	return protected + "." + payload + "." + B64(signature)
+	return protected + "." + payload + "." + kit.B64(signature)
 }
 
 func TestAttestations(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		unknown, _ := NewKeys()
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		unknown, _ := kit.NewKeys()
 		for _, flat := range []bool{true, false} {
 			good := []any{attested(a.Sign, a.SignKid(), flat, false)}
 			m := a.TrySend(b, obj{"sender_attestations": good}).As("good, flat %v", flat).Want(201).Is("sender_attestations", good)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // observedProcess reads the metrics of a server process.
@@ -26,10 +28,10 @@ type observedProcess struct {
 }
 
 // watched starts a server whose process can be observed.
-func watched(t *testing.T, flags ...string) (*Server, observedProcess) {
+func watched(t *testing.T, flags ...string) (*kit.Server, observedProcess) {
 	t.Helper()
-	admin := FreeAddress(t)
-	s := Start(t, append(flags, "--admin-listen", admin)...)
+	admin := kit.FreeAddress(t)
+	s := kit.Start(t, append(flags, "--admin-listen", admin)...)
 	return s, observedProcess{s.Cmd.Process.Pid, admin, s.AdminToken(t)}
 }
 
@@ -45,9 +47,6 @@ func (s observation) String() string {
 	return fmt.Sprintf("%d goroutines (%d of streams), %d sockets, %d streams, %d MiB", s.goroutines, s.streaming, s.sockets, s.streams, s.resident>>20)
 }
 
-// AdminClient keeps no connections open, because they would be counted.
-var AdminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
 func (in observedProcess) ask(t testing.TB, path string) string {
 	t.Helper()
 	req, err := http.NewRequest("GET", "http://"+in.admin+path, nil)
@@ -55,7 +54,7 @@ func (in observedProcess) ask(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+in.token)
-	resp, err := AdminClient.Do(req)
+	resp, err := kit.AdminClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +75,8 @@ var (
 // observe observes the server. It does not count the connections of this process's clients.
 func (in observedProcess) observe(t testing.TB) (s observation) {
 	t.Helper()
-	Client.CloseIdleConnections()
-	Streaming.CloseIdleConnections()
+	kit.Client.CloseIdleConnections()
+	kit.Streaming.CloseIdleConnections()
 	profile := in.ask(t, "/debug/pprof/goroutine?debug=1")
 	for _, group := range goroutineGroup.FindAllStringSubmatch(profile, -1) {
 		n, _ := strconv.Atoi(group[1])
@@ -163,7 +162,7 @@ func smallBuffers(_, _ string, raw syscall.RawConn) error {
 }
 
 // openStreamReader opens a stream of an agent.
-func openStreamReader(g *Agent, m manner) (*streamReader, error) {
+func openStreamReader(g *kit.Agent, m manner) (*streamReader, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	if m == neverRds || m == vanishes {
 		dialer.Control = smallBuffers

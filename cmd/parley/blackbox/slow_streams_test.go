@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 var soakStreams = flag.Int("soak.streams", 0, "so many streams in TestStreamsUnderLoad instead of 5000, and twenty times the messages")
@@ -45,11 +47,11 @@ func TestStreamsUnderLoad(t *testing.T) {
 // streamLoad are many agents with many streams each.
 type streamLoad struct {
 	t       *testing.T
-	s       *Server
+	s       *kit.Server
 	in      observedProcess
 	base    observation
-	from    *Agent
-	agents  []*Agent
+	from    *kit.Agent
+	agents  []*kit.Agent
 	readers [][]*streamReader // by agent
 	sent    [][]string
 }
@@ -57,7 +59,7 @@ type streamLoad struct {
 func newStreamLoad(t *testing.T, agents, each int) *streamLoad {
 	s, in := watched(t, "--journals", "4")
 	c := &streamLoad{t: t, s: s, in: in, from: s.Org(t).Agent("sender"), sent: make([][]string, agents), readers: make([][]*streamReader, agents)}
-	for o, i := (*Org)(nil), 0; i < agents; i++ {
+	for o, i := (*kit.Org)(nil), 0; i < agents; i++ {
 		if i%25 == 0 {
 			o = s.Org(t)
 		}
@@ -65,7 +67,7 @@ func newStreamLoad(t *testing.T, agents, each int) *streamLoad {
 		c.readers[i] = make([]*streamReader, each)
 	}
 	// What remains after a load belongs to the base.
-	Concurrently(64, func(i int) *Answer { return c.from.TrySend(c.agents[i%agents], nil) })
+	kit.Concurrently(64, func(i int) *kit.Answer { return c.from.TrySend(c.agents[i%agents], nil) })
 	for _, g := range c.agents {
 		g.Everything()
 	}
@@ -123,7 +125,7 @@ func (c *streamLoad) sendAll(messages int) {
 		after[i] = 1 + rand.IntN(messages-1)
 	}
 	var sending sync.WaitGroup
-	failed := make([]*Answer, len(c.agents))
+	failed := make([]*kit.Answer, len(c.agents))
 	for i, g := range c.agents {
 		sending.Go(func() {
 			for n := range messages {
@@ -132,7 +134,7 @@ func (c *streamLoad) sendAll(messages int) {
 					failed[i] = a
 					return
 				}
-				c.sent[i] = append(c.sent[i], Text(a.Body, "id"))
+				c.sent[i] = append(c.sent[i], kit.Text(a.Body, "id"))
 				for _, e := range c.readers[i] {
 					if n == after[i] && e.manner == resets {
 						e.reset()

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 const (
@@ -80,7 +82,7 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	const each = 16
 	s, in := watched(t)
-	a, b := Pair(t, s)
+	a, b := kit.Pair(t, s)
 	before := paced(a, b, 2*time.Second)
 	base := in.observe(t)
 	kinds := slowConnections(a.Token)
@@ -135,7 +137,7 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 
 // paced sends and reads in turn for a while and returns the 99th percentile of the time
 // that takes.
-func paced(a, b *Agent, long time.Duration) time.Duration {
+func paced(a, b *kit.Agent, long time.Duration) time.Duration {
 	a.T.Helper()
 	var all []time.Duration
 	for began := time.Now(); time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
@@ -155,7 +157,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	}
 	t.Parallel()
 	s, in := watched(t)
-	a, b := Pair(t, s)
+	a, b := kit.Pair(t, s)
 	stays, err := openStreamReader(b, reads)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 		}
 		gone = append(gone, e)
 	}
-	id := Text(a.Send(b), "id")
+	id := kit.Text(a.Send(b), "id")
 	began := time.Now()
 	if now := in.observe(t); now.streams != 21 {
 		t.Fatalf("%v, want 21 streams", now)
@@ -188,7 +190,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	if took < vanishWait/3 {
 		t.Errorf("a client that is slow to acknowledge was disconnected after %v", took)
 	}
-	Eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
+	kit.Eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
 	for _, e := range gone {
 		e.reset()
 	}

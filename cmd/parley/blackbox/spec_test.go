@@ -4,6 +4,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // specKinds are the kinds of the specification's types. // spec: Resources and their fields
@@ -24,17 +28,17 @@ func TestSpecifiedFields(t *testing.T) {
 		after, shape string
 		input        bool // the table is of a request too: any field may be absent there
 	}{
-		{"### Organization\n", OrgShape, false},
-		{"### Agent (AgentRead)\n", AgentShape + " poll_url:str?", false},
-		{"### Message (MessageRead)\n", MessageShape, false},
-		{"the record may also carry:\n", MessageShape + " self_encrypted_payload:str?", false},
-		{"### Conversation\n", TalkShape, false},
-		{"### Group (GroupRead)\n", groupShape, false},
-		{"### Group member\n", memberShape, false},
-		{"### Join request\n", requestShape, false},
-		{"### Webhook (WebhookRead)\n", hookShape, false},
-		{"AgentSkill:\n", SkillShape, true},
-		{"Card extension object `svc`:\n", ExtensionShape, true},
+		{"### Organization\n", kit.OrgShape, false},
+		{"### Agent (AgentRead)\n", kit.AgentShape + " poll_url:str?", false},
+		{"### Message (MessageRead)\n", kit.MessageShape, false},
+		{"the record may also carry:\n", kit.MessageShape + " self_encrypted_payload:str?", false},
+		{"### Conversation\n", kit.TalkShape, false},
+		{"### Group (GroupRead)\n", grouptest.Shape, false},
+		{"### Group member\n", grouptest.MemberShape, false},
+		{"### Join request\n", grouptest.RequestShape, false},
+		{"### Webhook (WebhookRead)\n", hooktest.Shape, false},
+		{"AgentSkill:\n", kit.SkillShape, true},
+		{"Card extension object `svc`:\n", kit.ExtensionShape, true},
 	} {
 		fields := specFields(string(page), c.after)
 		if len(fields) < 3 {
@@ -55,11 +59,11 @@ func TestSpecifiedFields(t *testing.T) {
 		}
 	}
 	party := map[string]bool{}
-	for field := range strings.FieldsSeq(PartyShape) {
+	for field := range strings.FieldsSeq(kit.PartyShape) {
 		party[field] = true
 	}
 	if !strings.Contains(string(page), "Participant: `agent_id` (UUID), `role` (") || !party["agent_id:uuid"] || !party["role:str"] || !party["joined_at:time"] {
-		t.Errorf("a participant is %q", PartyShape)
+		t.Errorf("a participant is %q", kit.PartyShape)
 	}
 }
 

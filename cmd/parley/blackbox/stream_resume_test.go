@@ -8,19 +8,21 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // follower reads an agent's stream over many connections, each resumed where the previous
 // one was cut.
 type follower struct {
-	g    *Agent
+	g    *kit.Agent
 	got  []string
 	last string
 	cuts int
 }
 
 // follow reads for the given time, then cuts the connection at a random point.
-func (f *follower) follow(d time.Duration) *Answer {
+func (f *follower) follow(d time.Duration) *kit.Answer {
 	st, refusal := f.g.Listen(f.last)
 	if st == nil {
 		return refusal
@@ -44,7 +46,7 @@ func (f *follower) follow(d time.Duration) *Answer {
 }
 
 // until follows in short pieces until it has n messages or the time is up.
-func (f *follower) until(n int, piece func() time.Duration) *Answer {
+func (f *follower) until(n int, piece func() time.Duration) *kit.Answer {
 	deadline := time.Now().Add(30 * time.Second)
 	for len(f.got) < n && time.Now().Before(deadline) {
 		if refusal := f.follow(piece()); refusal != nil {
@@ -57,9 +59,9 @@ func (f *follower) until(n int, piece func() time.Duration) *Answer {
 
 func TestStreamSeam(t *testing.T) {
 	const senders, perSender, followers = 3, 100, 4
-	Alone(t, func(t *testing.T, s *Server) {
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
 		b := s.Org(t).Agent("followed")
-		var from []*Agent
+		var from []*kit.Agent
 		for range senders {
 			from = append(from, s.Org(t).Agent("sender"))
 		}
@@ -67,17 +69,17 @@ func TestStreamSeam(t *testing.T) {
 		whole.Opening()
 		var wg sync.WaitGroup
 		readers := make([]follower, followers)
-		refusals := make([]*Answer, followers)
+		refusals := make([]*kit.Answer, followers)
 		for i := range readers {
-			readers[i] = follower{g: b, last: NilUUID}
+			readers[i] = follower{g: b, last: kit.NilUUID}
 			wg.Go(func() {
 				refusals[i] = readers[i].until(senders*perSender, func() time.Duration {
 					return time.Duration(rand.IntN(40)) * time.Millisecond
 				})
 			})
 		}
-		sent := Concurrently(senders, func(i int) []*Answer {
-			var out []*Answer
+		sent := kit.Concurrently(senders, func(i int) []*kit.Answer {
+			var out []*kit.Answer
 			for range perSender {
 				out = append(out, from[i].TrySend(b, nil))
 			}
@@ -87,7 +89,7 @@ func TestStreamSeam(t *testing.T) {
 			a.Want(201)
 		}
 		wg.Wait()
-		want := IDs(b.Everything())
+		want := kit.IDs(b.Everything())
 		slices.Reverse(want)
 		if len(want) != senders*perSender {
 			t.Fatalf("%d messages arrived, want %d", len(want), senders*perSender)
@@ -103,7 +105,7 @@ func TestStreamSeam(t *testing.T) {
 		}
 		var live []string
 		for range want {
-			live = append(live, Text(whole.Message(), "id"))
+			live = append(live, kit.Text(whole.Message(), "id"))
 		}
 		sameOrder(t, "the uncut stream", live, want)
 		whole.Quiet()
@@ -140,8 +142,8 @@ func sameOrder(t testing.TB, what string, got, want []string) {
 // buffer holds. Other readers must not be affected, and nothing may be lost.
 func TestSlowReader(t *testing.T) {
 	const count = 100
-	Alone(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			t.Fatal(err)

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestStreamOpening(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		opening := func(st *Stream, id string) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		opening := func(st *kit.Stream, id string) {
 			t.Helper()
 			lines := st.Opening()
 			comment := slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, ":") })
@@ -27,31 +29,31 @@ func TestStreamOpening(t *testing.T) {
 		if st.Resp.Header.Get("X-Request-ID") == "" {
 			t.Error("no X-Request-ID")
 		}
-		opening(st, NilUUID)
+		opening(st, kit.NilUUID)
 		st.Quiet()
 		st.Close()
 
 		m1 := a.Send(b)
 		b.Inbox("")
-		Marked(t, a, m1, "delivered")
+		kit.Marked(t, a, m1, "delivered")
 		idle := b.Stream("")
-		opening(idle, Text(m1, "id"))
+		opening(idle, kit.Text(m1, "id"))
 		idle.Quiet()
 		idle.Close()
 		m2 := a.Send(b)
 		replaying := b.Stream("")
-		replaying.Messages(Text(m2, "id"))
-		if lines := replaying.Opening(); !slices.Contains(lines, "id: "+Text(m1, "id")) {
+		replaying.Messages(kit.Text(m2, "id"))
+		if lines := replaying.Opening(); !slices.Contains(lines, "id: "+kit.Text(m1, "id")) {
 			t.Errorf("the resume point before the replay is not %s: %q", m1["id"], lines)
 		}
 	})
 }
 
 func TestStreamRefusals(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		b := s.Org(t).Agent("bob")
 		s.Call(t, "", "GET", b.Path("/stream"), nil).Refused(401, "not_authenticated")
-		b.Get("/agents/"+Nobody+"/stream").Refused(404, "not_found")
+		b.Get("/agents/"+kit.Nobody+"/stream").Refused(404, "not_found")
 		s.Org(t).Get(b.Path("/stream")).Refused(403, "not_owner")
 		b.Delete(b.Path("")).Want(204)
 		b.Get(b.Path("/stream")).Refused(410, "gone")
@@ -59,19 +61,19 @@ func TestStreamRefusals(t *testing.T) {
 }
 
 func TestStreamCatchUp(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		var sent []string
 		for range 25 {
-			sent = append(sent, Text(a.Send(b), "id"))
+			sent = append(sent, kit.Text(a.Send(b), "id"))
 		}
 		st := b.Stream("")
 		st.Messages(sent...)
 		live := a.Send(b)
-		sent = append(sent, Text(live, "id"))
-		st.Messages(Text(live, "id"))
+		sent = append(sent, kit.Text(live, "id"))
+		st.Messages(kit.Text(live, "id"))
 		st.Quiet()
-		Marked(t, a, live, "delivered")
+		kit.Marked(t, a, live, "delivered")
 		st.Close()
 
 		again := b.Stream("")
@@ -80,27 +82,27 @@ func TestStreamCatchUp(t *testing.T) {
 		after := b.Stream(sent[9])
 		after.Messages(sent[10:]...)
 		after.Quiet()
-		b.Stream(NilUUID).Messages(sent...)
+		b.Stream(kit.NilUUID).Messages(sent...)
 		last := b.Stream(sent[25])
 		last.Opening()
 		last.Quiet()
 		next := a.Send(b)
-		for _, st := range []*Stream{again, after, last} {
-			st.Messages(Text(next, "id"))
+		for _, st := range []*kit.Stream{again, after, last} {
+			st.Messages(kit.Text(next, "id"))
 		}
 	})
 }
 
 func TestStreamCarriesWhatTheInboxShows(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		st := b.Stream("")
 		st.Opening()
-		a.Send(b, obj{"type": "acme.v1.order", "metadata": Object(300), "encrypted_payload": strings.Repeat("x", 100_000), "payload_schema": "https://e.x/s"})
+		a.Send(b, obj{"type": "acme.v1.order", "metadata": kit.Object(300), "encrypted_payload": strings.Repeat("x", 100_000), "payload_schema": "https://e.x/s"})
 		got := st.Message()
 		row := b.Inbox("").Items()[0]
 		for name, v := range row {
-			if name != "delivered_at" && name != "status" && !Same(got[name], v) {
+			if name != "delivered_at" && name != "status" && !kit.Same(got[name], v) {
 				t.Errorf("%s is %v on the stream, %v in the inbox", name, got[name], v)
 			}
 		}
@@ -108,22 +110,22 @@ func TestStreamCarriesWhatTheInboxShows(t *testing.T) {
 }
 
 func TestStreamUnknownID(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		carried := a.Send(b)
 		b.Inbox("")
-		Marked(t, a, carried, "delivered")
+		kit.Marked(t, a, carried, "delivered")
 		m1, m2 := a.Send(b), a.Send(b)
-		foreign := Text(b.Send(a), "id")
-		for i, id := range []string{Nobody, foreign} {
+		foreign := kit.Text(b.Send(a), "id")
+		for i, id := range []string{kit.Nobody, foreign} {
 			st := b.Stream(id)
 			gap := st.Next()
-			if gap.Name != "gap" || gap.ID != "" || Text(gap.Data, "reason") == "" {
+			if gap.Name != "gap" || gap.ID != "" || kit.Text(gap.Data, "reason") == "" {
 				t.Fatalf("want a gap event with a reason, got %q id %q: %s", gap.Name, gap.ID, gap.Raw)
 			}
 			if i == 0 {
-				st.Messages(Text(m1, "id"), Text(m2, "id"))
-				Marked(t, a, m2, "delivered")
+				st.Messages(kit.Text(m1, "id"), kit.Text(m2, "id"))
+				kit.Marked(t, a, m2, "delivered")
 			}
 			st.Quiet()
 			st.Close()
@@ -132,88 +134,88 @@ func TestStreamUnknownID(t *testing.T) {
 }
 
 func TestStreamStatusEvents(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		atA, atB := a.Stream(""), b.Stream("")
 		atA.Opening()
 		atB.Opening()
 		m := a.Send(b)
-		conversation := Text(m, "conversation_id")
-		atB.Messages(Text(m, "id"))
+		conversation := kit.Text(m, "conversation_id")
+		atB.Messages(kit.Text(m, "id"))
 		r := b.Reply(m)
-		atA.Messages(Text(r, "id"))
+		atA.Messages(kit.Text(r, "id"))
 		atA.Status(conversation, "open")
 		atB.Status(conversation, "open")
 		for i, status := range []string{"paused", "open", "input_required", "open", "completed"} {
-			[]*Agent{a, b}[i%2].Patch("/conversations/"+conversation+"/status", obj{"status": status}).Want(200)
+			[]*kit.Agent{a, b}[i%2].Patch("/conversations/"+conversation+"/status", obj{"status": status}).Want(200)
 			atA.Status(conversation, status)
 			atB.Status(conversation, status)
 		}
 		b.Patch("/conversations/"+conversation+"/status", obj{"status": "open"}).Refused(409, "invalid_transition")
 		atA.Quiet()
 		atB.Quiet()
-		if atA.Last() != Text(r, "id") || atB.Last() != Text(m, "id") {
+		if atA.Last() != kit.Text(r, "id") || atB.Last() != kit.Text(m, "id") {
 			t.Errorf("the last ids are %s and %s, want those of the last messages", atA.Last(), atB.Last())
 		}
 		self := b.Send(a)
 		a.Reply(self)
-		atA.Messages(Text(self, "id"))
-		atA.Status(Text(self, "conversation_id"), "open")
+		atA.Messages(kit.Text(self, "id"))
+		atA.Status(kit.Text(self, "conversation_id"), "open")
 	})
 }
 
 func TestStreamReplaysStatusInItsPlace(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		earlier := a.Send(b)
 		b.Reply(earlier)
 		m1 := a.Send(b)
-		conversation := Text(m1, "conversation_id")
+		conversation := kit.Text(m1, "conversation_id")
 		r := b.Reply(m1)
 		a.Patch("/conversations/"+conversation+"/status", obj{"status": "paused"}).Want(200)
 		m2 := a.Send(b)
-		a.Patch("/conversations/"+Text(m2, "conversation_id")+"/status", obj{"status": "canceled"}).Want(200)
+		a.Patch("/conversations/"+kit.Text(m2, "conversation_id")+"/status", obj{"status": "canceled"}).Want(200)
 
-		resumed := b.Stream(Text(m1, "id"))
+		resumed := b.Stream(kit.Text(m1, "id"))
 		resumed.Status(conversation, "open")
 		resumed.Status(conversation, "paused")
-		resumed.Messages(Text(m2, "id"))
-		resumed.Status(Text(m2, "conversation_id"), "canceled")
+		resumed.Messages(kit.Text(m2, "id"))
+		resumed.Status(kit.Text(m2, "conversation_id"), "canceled")
 		resumed.Quiet()
 
-		fromFirst := a.Stream(NilUUID)
+		fromFirst := a.Stream(kit.NilUUID)
 		fromFirst.Message()
-		fromFirst.Status(Text(earlier, "conversation_id"), "open")
-		fromFirst.Messages(Text(r, "id"))
+		fromFirst.Status(kit.Text(earlier, "conversation_id"), "open")
+		fromFirst.Messages(kit.Text(r, "id"))
 		fromFirst.Status(conversation, "open")
 		fromFirst.Status(conversation, "paused")
-		fromFirst.Status(Text(m2, "conversation_id"), "canceled")
+		fromFirst.Status(kit.Text(m2, "conversation_id"), "canceled")
 		fromFirst.Quiet()
 	})
 }
 
 func TestStreamWithoutIDSkipsStatusOfOldMessages(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m1 := a.Send(b)
 		b.Reply(m1) // reads m1 and opens the conversation
 		m2 := a.Send(b)
-		b.Patch("/conversations/"+Text(m2, "conversation_id")+"/status", obj{"status": "rejected"}).Want(200)
-		Marked(t, a, m1, "read")
+		b.Patch("/conversations/"+kit.Text(m2, "conversation_id")+"/status", obj{"status": "rejected"}).Want(200)
+		kit.Marked(t, a, m1, "read")
 		st := b.Stream("")
-		st.Messages(Text(m2, "id"))
-		st.Status(Text(m2, "conversation_id"), "rejected")
+		st.Messages(kit.Text(m2, "id"))
+		st.Status(kit.Text(m2, "conversation_id"), "rejected")
 		st.Quiet()
 	})
 }
 
 func TestStreamEndsWithItsCredential(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		g := o.Agent("streamer")
 		second := o.Post("/org/credentials", nil).Want(201)
 		token := o.Token
-		g.Org = &Org{T: t, S: s, ID: o.ID, Slug: o.Slug, Token: s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(200).Str("access_token")}
+		g.Org = &kit.Org{T: t, S: s, ID: o.ID, Slug: o.Slug, Token: s.Grant(t, second.Str("client_id"), second.Str("client_secret")).Want(200).Str("access_token")}
 		st := g.Stream("")
 		st.Opening()
 		g.Org.Token = token
@@ -226,9 +228,9 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 }
 
 func TestSeveralStreamsOfOneAgent(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		var all []*Stream
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		var all []*kit.Stream
 		for range 5 {
 			st := b.Stream("")
 			st.Opening()
@@ -236,7 +238,7 @@ func TestSeveralStreamsOfOneAgent(t *testing.T) {
 		}
 		m1, m2 := a.Send(b), a.Send(b)
 		for _, st := range all {
-			st.Messages(Text(m1, "id"), Text(m2, "id"))
+			st.Messages(kit.Text(m1, "id"), kit.Text(m2, "id"))
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 // bodied is a route with a body, from the server's description.
@@ -16,23 +18,23 @@ type bodied struct {
 }
 
 // bodiedRoutes reads the description.
-func bodiedRoutes(t testing.TB, s *Server) (routes []bodied) {
+func bodiedRoutes(t testing.TB, s *kit.Server) (routes []bodied) {
 	t.Helper()
 	document := s.Call(t, "", "GET", "/openapi.json", nil).Want(200)
 	paths, _ := document.At("paths").(obj)
 	for path, methods := range paths {
 		for method, operation := range methods.(obj) {
-			content, _ := At(operation.(obj), "requestBody.content").(obj)
+			content, _ := kit.At(operation.(obj), "requestBody.content").(obj)
 			kind, _ := content["application/json"].(obj)
 			schema, _ := kind["schema"].(obj)
 			if schema == nil || path == "/a2a/{handle}" { // JSON-RPC has refusals of its own
 				continue
 			}
-			schema = Resolved(document.Body, schema)
+			schema = kit.Resolved(document.Body, schema)
 			r := bodied{method: strings.ToUpper(method), path: path, properties: map[string]obj{}, oauth: path == "/oauth/token"}
 			properties, _ := schema["properties"].(obj)
 			for name, property := range properties {
-				r.properties[name] = Resolved(document.Body, property.(obj))
+				r.properties[name] = kit.Resolved(document.Body, property.(obj))
 			}
 			routes = append(routes, r)
 		}
@@ -44,23 +46,12 @@ func bodiedRoutes(t testing.TB, s *Server) (routes []bodied) {
 	return routes
 }
 
-// Resolved follows a reference, also one in an alternative with null.
-func Resolved(document, schema obj) obj {
-	if choices, ok := schema["anyOf"].([]any); ok {
-		schema, _ = choices[0].(obj)
-	}
-	if ref, ok := schema["$ref"].(string); ok {
-		schema, _ = At(document, strings.ReplaceAll(strings.TrimPrefix(ref, "#/"), "/", ".")).(obj)
-	}
-	return schema
-}
-
 // concrete fills unknown ids into a path.
-func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, Nobody) }
+func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, kit.Nobody) }
 
 // sent sends a body and returns the answer.
-func (r bodied) sent(o *Org, body string) *Answer {
-	return o.S.Call(o.T, o.Token, r.method, r.concrete(), Verbatim(body)).As("%.120q", body)
+func (r bodied) sent(o *kit.Org, body string) *kit.Answer {
+	return o.S.Call(o.T, o.Token, r.method, r.concrete(), kit.Verbatim(body)).As("%.120q", body)
 }
 
 // notJSON are bodies that are not JSON, or that parsers may read differently.
@@ -78,17 +69,17 @@ var notJSON = map[string]string{
 // TestStrictJSONEverywhere: every route that takes a body rejects anything that is not
 // unambiguous JSON, and says so.
 func TestStrictJSONEverywhere(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		o.Agent("strict")
 		routes, names := bodiedRoutes(t, s), slices.Sorted(maps.Keys(notJSON))
-		answers := ConcurrentlyBounded(len(routes)*len(names), func(i int) *Answer {
+		answers := kit.ConcurrentlyBounded(len(routes)*len(names), func(i int) *kit.Answer {
 			return routes[i/len(names)].sent(o, notJSON[names[i%len(names)]])
 		})
 		for i, a := range answers {
 			name := names[i%len(names)]
 			if routes[i/len(names)].oauth {
-				a.As("%s", name).oauthRefused("Invalid JSON")
+				oauthRefused(a.As("%s", name), "Invalid JSON")
 				continue
 			}
 			a.As("%s", name).Invalid("body", "json_invalid")
@@ -99,7 +90,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 		for _, r := range routes {
 			for _, body := range []string{`[]`, `"a"`, `1`, `true`} {
 				if a := r.sent(o, body); r.oauth {
-					a.oauthRefused("dictionary")
+					oauthRefused(a, "dictionary")
 				} else {
 					a.Invalid("body", "dict_type")
 				}
@@ -109,7 +100,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 }
 
 // oauthRefused checks an error of the token endpoint.
-func (a *Answer) oauthRefused(saying string) {
+func oauthRefused(a *kit.Answer, saying string) {
 	a.T.Helper()
 	if said, _ := a.At("error_description").(string); a.Err != nil || a.Status != 400 || a.Body["error"] != "invalid_request" || !strings.Contains(said, saying) {
 		a.Errorf("want 400 invalid_request that names %s", saying)
@@ -145,7 +136,7 @@ func anyList(v any) []any {
 // TestWrongTypesEverywhere: every described member rejects values of every other kind,
 // and the error names its location.
 func TestWrongTypesEverywhere(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		o.Agent("strict")
 		type probe struct {
@@ -160,13 +151,13 @@ func TestWrongTypesEverywhere(t *testing.T) {
 				}
 			}
 		}
-		answers := ConcurrentlyBounded(len(probes), func(i int) *Answer {
+		answers := kit.ConcurrentlyBounded(len(probes), func(i int) *kit.Answer {
 			quoted, _ := json.Marshal(probes[i].name)
 			return probes[i].r.sent(o, "{"+string(quoted)+":"+probes[i].value+"}")
 		})
 		for i, a := range answers {
 			if probes[i].r.oauth {
-				a.oauthRefused("Input should be")
+				oauthRefused(a, "Input should be")
 			} else {
 				a.Invalid("body."+probes[i].name, "")
 			}

@@ -5,128 +5,57 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
-type Route struct{ Method, Path string }
-
-// OwnRoutes require a token.
-var OwnRoutes = []Route{
-	{"GET", "/org"},
-	{"PATCH", "/org"},
-	{"GET", "/org/quotas"},
-	{"POST", "/org/credentials"},
-	{"DELETE", "/org/credentials/{id}"},
-	{"GET", "/agents"},
-	{"POST", "/agents"},
-	{"GET", "/agents/{id}"},
-	{"PATCH", "/agents/{id}"},
-	{"DELETE", "/agents/{id}"},
-	{"PUT", "/agents/{id}/card"},
-	{"DELETE", "/agents/{id}/card"},
-	{"POST", "/agents/{id}/keys"},
-	{"POST", "/agents/{id}/keys/retire"},
-	{"POST", "/agents/{id}/keys/pq"},
-	{"DELETE", "/agents/{id}/keys/pq"},
-	{"PUT", "/agents/{id}/key-binding"},
-	{"POST", "/agents/{id}/mls/key-packages"},
-	{"GET", "/agents/{id}/mls/key-packages/count"},
-	{"POST", "/agents/{id}/mls/key-packages/claim"},
-	{"POST", "/agents/{id}/verify-svid/challenge"},
-	{"POST", "/agents/{id}/verify-svid"},
-	{"POST", "/agents/{id}/poll-token"},
-	{"DELETE", "/agents/{id}/poll-token"},
-	{"GET", "/agents/{id}/messages"},
-	{"GET", "/agents/{id}/conversations"},
-	{"GET", "/agents/{id}/stream"},
-	{"POST", "/messages"},
-	{"POST", "/messages/sync"},
-	{"GET", "/messages/{id}"},
-	{"POST", "/messages/{id}/reply"},
-	{"POST", "/messages/{id}/read"},
-	{"GET", "/messages/{id}/receipt"},
-	{"GET", "/messages/{id}/trace"},
-	{"POST", "/agents/{id}/messages/ack"},
-	{"GET", "/agents/{id}/wait"},
-	{"GET", "/conversations/{id}"},
-	{"GET", "/conversations/{id}/participants"},
-	{"GET", "/conversations/{id}/messages"},
-	{"PATCH", "/conversations/{id}/status"},
-	{"GET", "/groups"},
-	{"POST", "/groups"},
-	{"GET", "/groups/invites"},
-	{"GET", "/groups/{id}"},
-	{"PATCH", "/groups/{id}"},
-	{"DELETE", "/groups/{id}"},
-	{"GET", "/groups/{id}/members"},
-	{"PATCH", "/groups/{id}/members/{agent_id}"},
-	{"DELETE", "/groups/{id}/members/{agent_id}"},
-	{"POST", "/groups/{id}/join"},
-	{"POST", "/groups/{id}/invite"},
-	{"GET", "/groups/{id}/requests"},
-	{"POST", "/groups/{id}/requests/{request_id}/vote"},
-	{"POST", "/groups/{id}/mls/commits"},
-	{"GET", "/groups/{id}/mls/commits"},
-	{"GET", "/groups/{id}/mls/group-info"},
-	{"GET", "/groups/{id}/mls/welcomes"},
-	{"DELETE", "/groups/{id}/mls/welcomes/{welcome_id}"},
-	{"GET", "/webhooks"},
-	{"POST", "/webhooks"},
-	{"PATCH", "/webhooks/{id}"},
-	{"DELETE", "/webhooks/{id}"},
-	{"GET", "/webhooks/{id}/deliveries"},
-	{"GET", "/webhooks/{id}/deliveries/summary"},
-	{"POST", "/webhooks/{id}/test"},
-	{"POST", "/webhooks/{id}/rotate-secret"},
-	{"POST", "/webhooks/{id}/deliveries/{job_id}/retry"},
-}
-
 // openRoutes require none.
-var openRoutes = []Route{
-	{"POST", "/auth/register"},
-	{"POST", "/auth/register/solve"},
-	{"POST", "/auth/verify-email"},
-	{"POST", "/oauth/token"},
-	{"GET", "/agents/{id}/card"},
-	{"GET", "/agents/{id}/keys"},
-	{"GET", "/agents/{id}/key-bindings"},
-	{"GET", "/agents/{id}/key-log"},
-	{"GET", "/key-log"},
-	{"GET", "/key-log/checkpoint"},
-	{"GET", "/key-log/proofs/inclusion"},
-	{"GET", "/key-log/proofs/consistency"},
-	{"GET", "/agents/keys"},
-	{"GET", "/poll/{token}"},
-	{"GET", "/directory/agents"},
-	{"GET", "/directory/agents/stream"},
-	{"GET", "/directory/agents/{id}"},
-	{"GET", "/directory/categories"},
-	{"GET", "/directory/groups"},
-	{"GET", "/directory/groups/{id}"},
-	{"GET", "/.well-known/jwks.json"},
-	{"GET", "/.well-known/webfinger"},
-	{"GET", "/.well-known/agent-cards/{id}.json"},
-	{"GET", "/agents/{id}/did.json"},
-	{"GET", "/a2a/{id}/agent.json"},
-	{"GET", "/a2a/{id}/.well-known/agent-card.json"},
-	{"GET", "/ext/{brand}/v1"},
-	{"GET", "/.well-known/oauth-authorization-server"},
-	{"GET", "/find/agents"},
-	{"GET", "/find/groups"},
-	{"GET", "/a/{handle}"},
-	{"GET", "/g/{handle}"},
-	{"GET", "/assets/{file}"},
-	{"DELETE", "/orgs/{id}"},
-	{"GET", "/orgs/{id}/export"},
-	{"GET", "/compliance/info"},
-	{"GET", "/llms.txt"},
-	{"GET", "/health"},
-	{"GET", "/version"},
+var openRoutes = []kit.Route{
+	{Method: "POST", Path: "/auth/register"},
+	{Method: "POST", Path: "/auth/register/solve"},
+	{Method: "POST", Path: "/auth/verify-email"},
+	{Method: "POST", Path: "/oauth/token"},
+	{Method: "GET", Path: "/agents/{id}/card"},
+	{Method: "GET", Path: "/agents/{id}/keys"},
+	{Method: "GET", Path: "/agents/{id}/key-bindings"},
+	{Method: "GET", Path: "/agents/{id}/key-log"},
+	{Method: "GET", Path: "/key-log"},
+	{Method: "GET", Path: "/key-log/checkpoint"},
+	{Method: "GET", Path: "/key-log/proofs/inclusion"},
+	{Method: "GET", Path: "/key-log/proofs/consistency"},
+	{Method: "GET", Path: "/agents/keys"},
+	{Method: "GET", Path: "/poll/{token}"},
+	{Method: "GET", Path: "/directory/agents"},
+	{Method: "GET", Path: "/directory/agents/stream"},
+	{Method: "GET", Path: "/directory/agents/{id}"},
+	{Method: "GET", Path: "/directory/categories"},
+	{Method: "GET", Path: "/directory/groups"},
+	{Method: "GET", Path: "/directory/groups/{id}"},
+	{Method: "GET", Path: "/.well-known/jwks.json"},
+	{Method: "GET", Path: "/.well-known/webfinger"},
+	{Method: "GET", Path: "/.well-known/agent-cards/{id}.json"},
+	{Method: "GET", Path: "/agents/{id}/did.json"},
+	{Method: "GET", Path: "/a2a/{id}/agent.json"},
+	{Method: "GET", Path: "/a2a/{id}/.well-known/agent-card.json"},
+	{Method: "GET", Path: "/ext/{brand}/v1"},
+	{Method: "GET", Path: "/.well-known/oauth-authorization-server"},
+	{Method: "GET", Path: "/find/agents"},
+	{Method: "GET", Path: "/find/groups"},
+	{Method: "GET", Path: "/a/{handle}"},
+	{Method: "GET", Path: "/g/{handle}"},
+	{Method: "GET", Path: "/assets/{file}"},
+	{Method: "DELETE", Path: "/orgs/{id}"},
+	{Method: "GET", Path: "/orgs/{id}/export"},
+	{Method: "GET", Path: "/compliance/info"},
+	{Method: "GET", Path: "/llms.txt"},
+	{Method: "GET", Path: "/health"},
+	{Method: "GET", Path: "/version"},
 }
 
 func TestUnknownPaths(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
-		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + Nobody + "/nothing", "/metrics", "/debug/pprof/", "/org/", "/ORG"} {
+		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + kit.Nobody + "/nothing", "/metrics", "/debug/pprof/", "/org/", "/ORG"} {
 			o.Get(path).Refused(404, "not_found")
 			s.Call(t, "", "GET", path, nil).Refused(404, "not_found")
 		}
@@ -134,15 +63,15 @@ func TestUnknownPaths(t *testing.T) {
 }
 
 func TestWrongMethod(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		for _, c := range []struct{ method, path, allow string }{
 			{"DELETE", "/org", "GET PATCH"},
 			{"PUT", "/messages", "POST"},
-			{"POST", "/messages/" + Nobody, "GET"},
-			{"GET", "/messages/" + Nobody + "/reply", "POST"},
-			{"POST", "/conversations/" + Nobody + "/status", "PATCH"},
-			{"PUT", "/agents/" + Nobody, "GET PATCH DELETE"},
+			{"POST", "/messages/" + kit.Nobody, "GET"},
+			{"GET", "/messages/" + kit.Nobody + "/reply", "POST"},
+			{"POST", "/conversations/" + kit.Nobody + "/status", "PATCH"},
+			{"PUT", "/agents/" + kit.Nobody, "GET PATCH DELETE"},
 			{"GET", "/oauth/token", "POST"},
 			{"POST", "/health", "GET"},
 			{"PATCH", "/agents", "GET POST"},
@@ -163,7 +92,7 @@ func TestWrongMethod(t *testing.T) {
 }
 
 func TestHealthAndVersion(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a := s.Call(t, "", "GET", "/health", nil).Want(200)
 		a.Shaped("status:str version:str uptime_s:any durability:str checks:obj").Is("status", "ok", "durability", "fsync")
 		s.Call(t, "", "GET", "/version", nil).Want(200).Is("version", a.At("version"))
@@ -176,9 +105,9 @@ var pageFile = regexp.MustCompile(`(?:src|href)="\.(/assets/[^"]+)"`)
 // TestStart: browsers get a page that loads files of this server only, all other clients
 // links as JSON.
 func TestStart(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		links := s.Call(t, "", "GET", "/", nil).Want(200)
-		Exactly(t, "the start", links.Body, "name version documentation openapi health registration token_endpoint")
+		kit.Exactly(t, "the start", links.Body, "name version documentation openapi health registration token_endpoint")
 		for _, name := range []string{"documentation", "openapi", "health"} {
 			path, own := strings.CutPrefix(links.Str(name), s.Base)
 			if !own {
@@ -218,7 +147,7 @@ func TestStart(t *testing.T) {
 }
 
 func TestDocs(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a := s.Call(t, "", "GET", "/docs", nil).Want(200)
 		if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || len(a.Raw) < 200 {
 			a.Errorf("not a page: %s", a.Header.Get("Content-Type"))
@@ -232,7 +161,7 @@ func TestDocs(t *testing.T) {
 var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
 
 func TestOpenAPI(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a := s.Call(t, "", "GET", "/openapi.json", nil).Want(200)
 		if !strings.HasPrefix(a.Str("openapi"), "3.1") {
 			a.Errorf("not OpenAPI 3.1")
@@ -245,7 +174,7 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("path %q", path)
 			}
 		}
-		for _, r := range slices.Concat(OwnRoutes, openRoutes) {
+		for _, r := range slices.Concat(kit.OwnRoutes, openRoutes) {
 			operation, ok := known[pathParameter.ReplaceAllString(r.Path, "{}")][strings.ToLower(r.Method)].(obj)
 			if !ok {
 				t.Errorf("the document has no %s %s", r.Method, r.Path)

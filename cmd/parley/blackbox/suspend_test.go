@@ -3,29 +3,32 @@ package blackbox
 import (
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // TestSuspension: a suspended organization can only read; its streams end and its
 // webhooks pause, also after a restart. Messages sent to it are kept, and everything
 // resumes after the suspension.
 func TestSuspension(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--admin-listen", admin, "--webhook-ca", theSink(t).caFile)
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--admin-listen", admin, "--webhook-ca", hooktest.SharedSink(t).CAFile)
 		operator := func(args ...string) obj {
 			t.Helper()
-			return Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
+			return kit.Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
 		}
-		a, b := Pair(t, s)
+		a, b := kit.Pair(t, s)
 		control := s.Org(t).Agent("control")
-		hook, failing, beside := b.listens(), b.listens(says(500), says(200)), control.listens()
+		hook, failing, beside := hooktest.Listening(b), hooktest.Listening(b, hooktest.Says(500), hooktest.Says(200)), hooktest.Listening(control)
 		first := a.Send(b)
-		hook.waitForStatus(first, "delivered")
-		failing.waitForStatus(first, "failed")
+		hook.WaitForStatus(first, "delivered")
+		failing.WaitForStatus(first, "failed")
 		live := b.Stream("")
 		live.Opening()
 
-		if got := operator("suspend", b.Slug); got["suspended_at"] == nil || Text(got, "id") != b.Org.ID {
+		if got := operator("suspend", b.Slug); got["suspended_at"] == nil || kit.Text(got, "id") != b.Org.ID {
 			t.Errorf("suspended: %v", got)
 		}
 		live.Ends(5 * time.Second)
@@ -41,21 +44,21 @@ func TestSuspension(t *testing.T) {
 				{"DELETE", b.Path("")},
 				{"POST", "/groups"},
 				{"POST", "/webhooks"},
-				{"POST", hook.path("/test")},
-				{"PATCH", hook.path("")},
-				{"DELETE", hook.path("")},
+				{"POST", hook.Path("/test")},
+				{"PATCH", hook.Path("")},
+				{"DELETE", hook.Path("")},
 				{"POST", "/org/credentials"},
 				{"POST", b.Path("/poll-token")},
 				{"PUT", b.Path("/card")},
 				{"DELETE", b.Path("/card")},
-				{"POST", "/messages/" + Text(first, "id") + "/read"},
+				{"POST", "/messages/" + kit.Text(first, "id") + "/read"},
 			} {
 				s.Call(t, b.Token, call[0], call[1], obj{}).As("%v", call).Refused(403, "suspended")
 			}
 			if st, refused := b.Listen(""); st != nil || refused.Status != 403 {
 				t.Errorf("a stream opened: %v", refused)
 			}
-			for _, path := range []string{"/org", "/org/quotas", "/agents", b.Path("/messages"), "/messages/" + Text(first, "id"), hook.path("/deliveries"), b.Path("/wait?timeout_ms=1000")} {
+			for _, path := range []string{"/org", "/org/quotas", "/agents", b.Path("/messages"), "/messages/" + kit.Text(first, "id"), hook.Path("/deliveries"), b.Path("/wait?timeout_ms=1000")} {
 				b.Get(path).Want(200)
 			}
 			s.Grant(t, b.Client, b.Secret).Want(200)
@@ -64,14 +67,14 @@ func TestSuspension(t *testing.T) {
 
 		// Other organizations are unaffected and may send to it.
 		second := a.Send(b)
-		b.Get("/messages/" + Text(second, "id")).Want(200)
-		beside.waitForStatus(a.Send(control), "delivered")
+		b.Get("/messages/" + kit.Text(second, "id")).Want(200)
+		beside.WaitForStatus(a.Send(control), "delivered")
 		s.Kill()
 		s.Restart(t)
 		barred()
 		third := a.Send(b)
-		beside.waitForStatus(a.Send(control), "delivered")
-		if n, m := len(hook.to.deliveries()), len(failing.to.deliveries()); n != 1 || m != 1 {
+		beside.WaitForStatus(a.Send(control), "delivered")
+		if n, m := len(hook.To.Deliveries()), len(failing.To.Deliveries()); n != 1 || m != 1 {
 			t.Errorf("%d and %d deliveries arrived, want the first of each", n, m)
 		}
 
@@ -79,11 +82,11 @@ func TestSuspension(t *testing.T) {
 			t.Errorf("resumed: %v", got)
 		}
 		for _, m := range []obj{second, third} {
-			hook.waitForStatus(m, "delivered")
-			failing.waitForStatus(m, "delivered")
+			hook.WaitForStatus(m, "delivered")
+			failing.WaitForStatus(m, "delivered")
 		}
-		failing.waitForStatus(first, "delivered")
-		b.Stream("00000000-0000-0000-0000-000000000000").Messages(Text(first, "id"), Text(second, "id"), Text(third, "id"))
+		failing.WaitForStatus(first, "delivered")
+		b.Stream("00000000-0000-0000-0000-000000000000").Messages(kit.Text(first, "id"), kit.Text(second, "id"), kit.Text(third, "id"))
 		b.Reply(first)
 		if since == nil || operator("show", b.Slug)["suspended_at"] != nil {
 			t.Errorf("suspended since %v", since)
@@ -94,18 +97,18 @@ func TestSuspension(t *testing.T) {
 // TestReadsOutliveASuspension: a wait is a read, which a suspended organization may make,
 // and a sync accepted before the suspension gets its reply.
 func TestReadsOutliveASuspension(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--admin-listen", admin)
-		a, b := Pair(t, s)
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := kit.Pair(t, s)
 		asked := b.Ask(a, "?timeout_ms=20000", nil)
 		question := a.Arrival(1)
-		waited := make(chan *Answer, 1)
+		waited := make(chan *kit.Answer, 1)
 		go func() { waited <- b.Get(b.Path("/wait?timeout_ms=20000")) }()
-		Succeeds(t, "org", "suspend", b.Slug, "--admin", "http://"+admin, "--data", s.Dir)
-		b.Post("/messages", Message(a, nil)).Refused(403, "suspended")
+		kit.Succeeds(t, "org", "suspend", b.Slug, "--admin", "http://"+admin, "--data", s.Dir)
+		b.Post("/messages", kit.Message(a, nil)).Refused(403, "suspended")
 		a.Reply(question)
-		Judged(<-asked, "replied")
+		kit.Judged(<-asked, "replied")
 		a.Send(b)
 		if got := (<-waited).Want(200); len(got.Body["items"].([]any)) == 0 {
 			got.Errorf("the wait gives nothing")
@@ -116,12 +119,12 @@ func TestReadsOutliveASuspension(t *testing.T) {
 
 // TestOrgList: the listing shows every organization exactly once.
 func TestOrgList(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--admin-listen", admin)
-		door := &Server{Base: "http://" + admin, Addr: admin}
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--admin-listen", admin)
+		door := &kit.Server{Base: "http://" + admin, Addr: admin}
 		token, want := s.AdminToken(t), map[string]obj{}
-		if out, said, code := Command(t, "org", "list", "--json", "--admin", door.Base, "--data", s.Dir); code != 0 || out != `{"items":[]}`+"\n" {
+		if out, said, code := kit.Command(t, "org", "list", "--json", "--admin", door.Base, "--data", s.Dir); code != 0 || out != `{"items":[]}`+"\n" {
 			t.Errorf("without organizations: exit code %d, %s%s", code, out, said)
 		}
 		for range 7 {
@@ -136,10 +139,10 @@ func TestOrgList(t *testing.T) {
 				a.Fatalf("a page")
 			}
 			for _, row := range a.Items() {
-				if w := want[Text(row, "slug")]; w == nil || seen[Text(row, "slug")] || row["id"] != w["id"] || row["agent_count"] != 0.0 || row["suspended_at"] != nil {
+				if w := want[kit.Text(row, "slug")]; w == nil || seen[kit.Text(row, "slug")] || row["id"] != w["id"] || row["agent_count"] != 0.0 || row["suspended_at"] != nil {
 					t.Errorf("row %v, want %v", row, w)
 				}
-				seen[Text(row, "slug")] = true
+				seen[kit.Text(row, "slug")] = true
 			}
 			if cursor, _ = a.At("next_cursor").(string); cursor == "" || pages == 3 {
 				if cursor != "" || pages != 3 {
@@ -156,12 +159,12 @@ func TestOrgList(t *testing.T) {
 				a.Errorf("limit=%s", limit)
 			}
 		}
-		rows, _ := Succeeds(t, "org", "list", "--admin", door.Base, "--data", s.Dir)["items"].([]any)
+		rows, _ := kit.Succeeds(t, "org", "list", "--admin", door.Base, "--data", s.Dir)["items"].([]any)
 		if len(rows) != len(want) {
 			t.Errorf("the command listed %d", len(rows))
 		}
-		for i, row := range Objects(rows) {
-			if i > 0 && Text(Objects(rows)[i-1], "slug") >= Text(row, "slug") {
+		for i, row := range kit.Objects(rows) {
+			if i > 0 && kit.Text(kit.Objects(rows)[i-1], "slug") >= kit.Text(row, "slug") {
 				t.Error("not sorted by slug")
 			}
 		}

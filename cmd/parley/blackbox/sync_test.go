@@ -3,71 +3,32 @@ package blackbox
 import (
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
-// Ask makes a sync call in the background.
-func (g *Agent) Ask(to *Agent, query string, more obj, headers ...string) <-chan *Answer {
-	out := make(chan *Answer, 1)
-	go func() {
-		out <- g.Post("/messages/sync"+query, Message(to, more), append([]string{"X-Svc-Agent", g.ID}, headers...)...)
-	}()
-	return out
-}
-
-// Judged checks the form of a sync answer and returns it.
-func Judged(a *Answer, status string) *Answer {
-	a.T.Helper()
-	a.Want(200).Is("status", status)
-	for _, field := range []string{"message", "reply", "conversation_id", "status"} {
-		if _, ok := a.Body[field]; !ok {
-			a.Errorf("no field %s", field)
-		}
-	}
-	m, _ := a.At("message").(obj)
-	Shaped(a.T, "message", m, MessageShape)
-	a.Is("conversation_id", m["conversation_id"], "message.direction", "sent", "message.metadata.provenance.via", "sync")
-	if r, ok := a.At("reply").(obj); ok {
-		Shaped(a.T, "reply", r, MessageShape)
-		a.Is("reply.direction", "received", "reply.conversation_id", m["conversation_id"])
-	} else if status == "replied" {
-		a.Errorf("no reply")
-	}
-	return a
-}
-
-// Arrival waits until the inbox has count messages and returns the newest.
-func (g *Agent) Arrival(count int) obj {
-	g.T.Helper()
-	var rows []obj
-	Eventually(g.T, "a message arrives", func() bool {
-		rows = g.Inbox("").Items()
-		return len(rows) >= count
-	})
-	return rows[0]
-}
-
 func TestSyncReplied(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		answered := a.Ask(b, "?timeout_ms=20000", nil)
 		began := time.Now()
 		r := b.Reply(b.Arrival(1), obj{"encrypted_payload": "YW5zd2Vy"})
-		got := Judged(<-answered, "replied").Is("reply.id", r["id"], "reply.encrypted_payload", "YW5zd2Vy", "reply.from_agent_id", b.ID)
+		got := kit.Judged(<-answered, "replied").Is("reply.id", r["id"], "reply.encrypted_payload", "YW5zd2Vy", "reply.from_agent_id", b.ID)
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("the reply took %v to arrive", took)
 		}
 		a.Get("/conversations/"+got.Str("conversation_id")).Want(200).Is("status", "open")
-		Eventually(t, "the reply was carried by the sync answer", func() bool {
+		kit.Eventually(t, "the reply was carried by the sync answer", func() bool {
 			return b.Peek(r).At("delivered_at") != nil
 		})
 	})
 }
 
 func TestSyncTimeout(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		began := time.Now()
-		got := Judged(<-a.Ask(b, "?timeout_ms=1000", nil), "timeout").Is("reply", nil)
+		got := kit.Judged(<-a.Ask(b, "?timeout_ms=1000", nil), "timeout").Is("reply", nil)
 		if took := time.Since(began); took < 950*time.Millisecond || took > 20*time.Second {
 			t.Errorf("a timeout of 1 s took %v", took)
 		}
@@ -82,27 +43,27 @@ func TestSyncTimeout(t *testing.T) {
 }
 
 func TestSyncClosed(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		for _, status := range []string{"rejected", "canceled", "failed"} {
 			answered := a.Ask(b, "?timeout_ms=20000", nil)
 			var m obj
-			Eventually(t, "the message arrives", func() bool {
+			kit.Eventually(t, "the message arrives", func() bool {
 				rows := b.Inbox("?limit=1").Items()
 				if len(rows) == 1 {
 					m = rows[0]
 				}
 				return m != nil && b.Talk(m).At("status") == "submitted"
 			})
-			b.Patch("/conversations/"+Text(m, "conversation_id")+"/status", obj{"status": status}).Want(200)
-			Judged(<-answered, "closed").Is("reply", nil, "conversation_status", status)
+			b.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": status}).Want(200)
+			kit.Judged(<-answered, "closed").Is("reply", nil, "conversation_status", status)
 		}
 	})
 }
 
 func TestSyncAnswersTheFirstReplyOnly(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		answered := a.Ask(b, "?timeout_ms=20000", nil)
 		m := b.Arrival(1)
 		own := a.Reply(m) // a message by the sender of the sync is not a reply
@@ -111,23 +72,23 @@ func TestSyncAnswersTheFirstReplyOnly(t *testing.T) {
 			r.Errorf("the asker's own turn %s ended the call", own["id"])
 		case <-time.After(200 * time.Millisecond):
 			r := b.Reply(m)
-			Judged(<-answered, "replied").Is("reply.id", r["id"])
+			kit.Judged(<-answered, "replied").Is("reply.id", r["id"])
 		}
 	})
 }
 
 func TestSyncIsIdempotent(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		first := Judged(<-a.Ask(b, "?timeout_ms=1000", nil, "Idempotency-Key", "k"), "timeout")
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		first := kit.Judged(<-a.Ask(b, "?timeout_ms=1000", nil, "Idempotency-Key", "k"), "timeout")
 		waiting := a.Ask(b, "?timeout_ms=20000", nil, "Idempotency-Key", "k")
 		r := b.Reply(first.At("message").(obj))
-		again := Judged(<-waiting, "replied").Is("message.id", first.At("message.id"), "reply.id", r["id"])
+		again := kit.Judged(<-waiting, "replied").Is("message.id", first.At("message.id"), "reply.id", r["id"])
 		if again.Header.Get("Idempotency-Replayed") != "true" {
 			again.Errorf("no Idempotency-Replayed")
 		}
 		at := time.Now()
-		Judged(<-a.Ask(b, "?timeout_ms=20000", nil, "Idempotency-Key", "k"), "replied").Is("reply.id", r["id"])
+		kit.Judged(<-a.Ask(b, "?timeout_ms=20000", nil, "Idempotency-Key", "k"), "replied").Is("reply.id", r["id"])
 		if took := time.Since(at); took > 15*time.Second {
 			t.Errorf("a reply that already existed took %v", took)
 		}
@@ -140,28 +101,28 @@ func TestSyncIsIdempotent(t *testing.T) {
 }
 
 func TestSyncRefusals(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		post := func(query string, body any) *Answer { return a.Post("/messages/sync"+query, body) }
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		post := func(query string, body any) *kit.Answer { return a.Post("/messages/sync"+query, body) }
 		for query, kind := range map[string]string{
 			"?timeout_ms=999": "greater_than_equal", "?timeout_ms=0": "greater_than_equal", "?timeout_ms=-1": "greater_than_equal",
 			"?timeout_ms=300001": "less_than_equal", "?timeout_ms=x": "int_parsing", "?timeout_ms=1e3": "int_parsing",
 		} {
-			post(query, Message(b)).As("%s", query).Invalid("query.timeout_ms", kind)
+			post(query, kit.Message(b)).As("%s", query).Invalid("query.timeout_ms", kind)
 		}
-		group := post("?timeout_ms=1000", ToHandle("#unknown@"+b.Slug+".localhost"))
+		group := post("?timeout_ms=1000", kit.ToHandle("#unknown@"+b.Slug+".localhost"))
 		if group.Status != 422 || group.At("error") != "validation_error" {
 			group.Errorf("want 422 for a group handle")
 		}
-		post("", Message(b, obj{"to_agent_id": Nobody})).Refused(404, "not_found")
-		post("", Message(a)).RefusedByRule("self_message")
-		post("", Message(b, obj{"type": "x"})).Invalid("body.type", "")
-		post("", ToHandle(b.Handle, obj{"to_agent_id": b.ID})).Invalid("body", "")
-		a.Post("/messages/sync", Message(b), "X-Svc-Agent", Nobody).Refused(403, "not_owner")
+		post("", kit.Message(b, obj{"to_agent_id": kit.Nobody})).Refused(404, "not_found")
+		post("", kit.Message(a)).RefusedByRule("self_message")
+		post("", kit.Message(b, obj{"type": "x"})).Invalid("body.type", "")
+		post("", kit.ToHandle(b.Handle, obj{"to_agent_id": b.ID})).Invalid("body", "")
+		a.Post("/messages/sync", kit.Message(b), "X-Svc-Agent", kit.Nobody).Refused(403, "not_owner")
 		b.Patch(b.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
-		post("?timeout_ms=1000", Message(b)).Refused(403, "incoming_policy")
+		post("?timeout_ms=1000", kit.Message(b)).Refused(403, "incoming_policy")
 		b.Delete(b.Path("")).Want(204)
-		post("?timeout_ms=1000", Message(b)).Refused(410, "gone")
+		post("?timeout_ms=1000", kit.Message(b)).Refused(410, "gone")
 		if n := len(b.Everything()); n != 0 {
 			t.Errorf("%d messages arrived", n)
 		}

@@ -1,7 +1,6 @@
 package blackbox
 
 import (
-	"crypto/rand"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
 	"parley/http/mls/mlstest"
 )
 
@@ -30,41 +31,43 @@ const (
 // TestTenantEndsAtItsQuotas: a tenant that tries everything that writes, all at once and again and again,
 // ends at its quotas: what is stored has grown by what they say and a tenth.
 func TestTenantEndsAtItsQuotas(t *testing.T) {
-	OneServerOnly(t, "the test is about one directory")
-	s := Start(t, "--quota-profile", "public",
+	kit.OneServerOnly(t, "the test is about one directory")
+	s := kit.Start(t, "--quota-profile", "public",
 		"--quota", fmt.Sprint("tier1.stored_bytes=", *tenantStored), "--quota", fmt.Sprint("tier1.changes_per_day=", tenantChanges),
 		"--quota", "tier1.messages_per_day=none", "--quota", "tier1.groups=none",
 		"--rate", "writes=none", "--rate", "reads=none", "--rate", "token=none", "--rate", "register=none", "--rate", "public=none", "--rate", "pair=none")
 	o := s.Org(t)
 	a, b := o.Agent("writer"), o.Agent("reader")
-	sealed := a.mlsGroup(b)
+	sealed := grouptest.NewMLS(a, b)
 	before := diskOf(t, s.Dir)
-	payload := B64(RandomBytes(60_000))
+	payload := kit.B64(kit.RandomBytes(60_000))
 	var epoch atomic.Int64
 	epoch.Store(1)
-	attacks := map[string]func() *Answer{
-		"message": func() *Answer {
+	attacks := map[string]func() *kit.Answer{
+		"message": func() *kit.Answer {
 			return a.TrySend(b, obj{"encrypted_payload": payload, "self_encrypted_payload": payload})
 		},
-		"broadcast": func() *Answer {
-			return sealed.tryBroadcast(a, obj{"encrypted_payload": B64(mlstest.Application(sealed.id, uint64(epoch.Load())))})
+		"broadcast": func() *kit.Answer {
+			return sealed.TryBroadcast(a, obj{"encrypted_payload": kit.B64(mlstest.Application(sealed.ID, uint64(epoch.Load())))})
 		},
-		"card":       func() *Answer { return a.Put(a.Path("/card"), Merged(PlainCard(), obj{"description": payload[:4000]})) },
-		"group":      func() *Answer { return a.tryCreateGroup(obj{"description": payload[:500]}) },
-		"credential": func() *Answer { return o.Post("/org/credentials", obj{}) },
-		"key package": func() *Answer {
-			return a.publishKeyPackages(obj{"key_packages": []any{a.keyPackage()}})
+		"card": func() *kit.Answer {
+			return a.Put(a.Path("/card"), kit.Merged(kit.PlainCard(), obj{"description": payload[:4000]}))
 		},
-		"commit": func() *Answer {
+		"group":      func() *kit.Answer { return grouptest.TryCreate(a, obj{"description": payload[:500]}) },
+		"credential": func() *kit.Answer { return o.Post("/org/credentials", obj{}) },
+		"key package": func() *kit.Answer {
+			return grouptest.PublishKeyPackages(a, obj{"key_packages": []any{grouptest.KeyPackage(a)}})
+		},
+		"commit": func() *kit.Answer {
 			at := epoch.Load()
-			commit := mlstest.Commit{Group: sealed.id, Epoch: uint64(at), Padding: 100_000}
-			done := sealed.tryCommit(a, sealed.mlsCommit(uint64(at), obj{"commit": B64(commit.Message())}))
+			commit := mlstest.Commit{Group: sealed.ID, Epoch: uint64(at), Padding: 100_000}
+			done := sealed.TryCommit(a, sealed.CommitBody(uint64(at), obj{"commit": kit.B64(commit.Message())}))
 			if done.Status == 201 {
 				epoch.CompareAndSwap(at, at+1)
 			}
 			return done
 		},
-		"poll token": func() *Answer { return a.Post(a.Path("/poll-token"), obj{}) },
+		"poll token": func() *kit.Answer { return a.Post(a.Path("/poll-token"), obj{}) },
 	}
 	for name, attack := range attacks { // below the quotas each of them is possible
 		if got := attack(); got.Status >= 300 {
@@ -115,12 +118,6 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 			t.Errorf("nothing was refused by %s", quota)
 		}
 	}
-}
-
-func RandomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b)
-	return b
 }
 
 // diskOf is how many bytes the files of a directory take, without the engine's logs: it has at most

@@ -17,6 +17,9 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/grouptest"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // tracesPath is the path to which OTLP exporters post traces.
@@ -36,7 +39,7 @@ type collecting struct {
 
 func collect(t *testing.T) *collecting {
 	t.Helper()
-	OneServerOnly(t, "it waits for the spans of one process")
+	kit.OneServerOnly(t, "it waits for the spans of one process")
 	c := &collecting{}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -74,7 +77,7 @@ func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // after shuts the server down, which flushes its spans, and returns all spans.
-func (c *collecting) after(t *testing.T, s *Server) []*otlp.Span {
+func (c *collecting) after(t *testing.T, s *kit.Server) []*otlp.Span {
 	t.Helper()
 	if err := s.Drain(15 * time.Second); err != nil {
 		t.Fatal(err)
@@ -88,7 +91,7 @@ func (c *collecting) after(t *testing.T, s *Server) []*otlp.Span {
 }
 
 // traceOf returns the trace id of a message.
-func traceOf(m obj) string { return strings.ReplaceAll(Text(m, "id"), "-", "") }
+func traceOf(m obj) string { return strings.ReplaceAll(kit.Text(m, "id"), "-", "") }
 
 // inTrace returns the spans of a trace by name; names must be unique.
 func inTrace(t *testing.T, spans []*otlp.Span, id string) map[string]*otlp.Span {
@@ -177,7 +180,7 @@ func linksTo(spans []*otlp.Span, to *otlp.Span) (all []*otlp.Span) {
 }
 
 // waits answers after let is closed.
-func waits(let <-chan struct{}) reaction {
+func waits(let <-chan struct{}) hooktest.Reaction {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-let:
@@ -198,49 +201,49 @@ const (
 
 // tracedMessages holds the messages whose traces the test checks.
 type tracedMessages struct {
-	hook                                         *hook
+	hook                                         *hooktest.Hook
 	job                                          obj
 	plain, called, quiet, repeated, reply, asked obj
 }
 
 // sendTracedMessages sends messages in every way that can begin a trace.
-func sendTracedMessages(t *testing.T, a, b *Agent) (x tracedMessages) {
+func sendTracedMessages(t *testing.T, a, b *kit.Agent) (x tracedMessages) {
 	t.Helper()
 	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.ID}, headers...) }
-	x.hook = b.listens()
+	x.hook = hooktest.Listening(b)
 	x.plain = a.Send(b)
-	x.job = x.hook.waitForStatus(x.plain, "delivered")
+	x.job = x.hook.WaitForStatus(x.plain, "delivered")
 
 	// The target answers only after the send was answered, so that the test knows the
 	// message.
 	let := make(chan struct{})
-	x.hook.to.answers(waits(let))
-	x.called = a.Post("/messages", Message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).Want(201).Body
+	x.hook.To.Answers(waits(let))
+	x.called = a.Post("/messages", kit.Message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).Want(201).Body
 	close(let)
-	x.hook.waitForStatus(x.called, "delivered")
+	x.hook.WaitForStatus(x.called, "delivered")
 
-	x.quiet = a.Post("/messages", Message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).Want(201).Body
-	x.hook.waitForStatus(x.quiet, "delivered")
+	x.quiet = a.Post("/messages", kit.Message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).Want(201).Body
+	x.hook.WaitForStatus(x.quiet, "delivered")
 
-	x.hook.to.answers(says(500))
-	x.repeated = a.Post("/messages", Message(b), as("Idempotency-Key", "k")...).Want(201).Body
-	a.Post("/messages", Message(b), as("Idempotency-Key", "k")...).Want(200)
-	x.hook.waitForStatus(x.repeated, "failed")
-	x.hook.setActive(false)
+	x.hook.To.Answers(hooktest.Says(500))
+	x.repeated = a.Post("/messages", kit.Message(b), as("Idempotency-Key", "k")...).Want(201).Body
+	a.Post("/messages", kit.Message(b), as("Idempotency-Key", "k")...).Want(200)
+	x.hook.WaitForStatus(x.repeated, "failed")
+	x.hook.SetActive(false)
 
 	x.reply = b.Reply(x.plain)
-	x.asked, _ = Judged(<-a.Ask(b, "?timeout_ms=1000", nil), "timeout").Body["message"].(obj)
+	x.asked, _ = kit.Judged(<-a.Ask(b, "?timeout_ms=1000", nil), "timeout").Body["message"].(obj)
 	return x
 }
 
 // TestTraces follows messages from the request through the journal to the target of a
 // webhook, in the spans that a collector receives.
 func TestTraces(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
+	kit.Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := StartThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
-			"--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
-		a, b := Pair(t, s)
+		s := kit.StartThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
+			"--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile, "--otlp-endpoint", c.url)
+		a, b := kit.Pair(t, s)
 		x := sendTracedMessages(t, a, b)
 		spans := c.after(t, s)
 		x.checkPlain(t, s, spans)
@@ -258,7 +261,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-func (x *tracedMessages) checkPlain(t *testing.T, s *Server, spans []*otlp.Span) {
+func (x *tracedMessages) checkPlain(t *testing.T, s *kit.Server, spans []*otlp.Span) {
 	t.Helper()
 	found := inTrace(t, spans, traceOf(x.plain))
 	if !named(t, "a send", found, sendSpan, appendSpan, attemptSpan) {
@@ -276,12 +279,12 @@ func (x *tracedMessages) checkPlain(t *testing.T, s *Server, spans []*otlp.Span)
 	host, port, _ := strings.Cut(s.Addr, ":")
 	bears(t, door, "http.request.method", "POST", "http.route", "/messages", "http.response.status_code", "201",
 		"url.scheme", "http", "server.address", host, "server.port", port)
-	bears(t, kept, "parley.message.id", Text(x.plain, "id"))
+	bears(t, kept, "parley.message.id", kit.Text(x.plain, "id"))
 	bears(t, attempt, "http.request.method", "POST", "server.address", "127.0.0.1", "http.response.status_code", "200",
-		"parley.webhook.id", x.hook.id, "parley.webhook.job", Text(x.job, "id"), "parley.webhook.event", "message.received",
-		"parley.webhook.outcome", "delivered", "parley.message.id", Text(x.plain, "id"))
+		"parley.webhook.id", x.hook.ID, "parley.webhook.job", kit.Text(x.job, "id"), "parley.webhook.event", "message.received",
+		"parley.webhook.outcome", "delivered", "parley.message.id", kit.Text(x.plain, "id"))
 	want := fmt.Sprintf("00-%x-%x-01", attempt.GetTraceId(), attempt.GetSpanId())
-	if got := x.hook.to.deliveries()[0].header.Get("Traceparent"); got != want {
+	if got := x.hook.To.Deliveries()[0].Header.Get("Traceparent"); got != want {
 		t.Errorf("the target received %q, want %q", got, want)
 	}
 }
@@ -320,27 +323,27 @@ func (x *tracedMessages) checkRepeated(t *testing.T, spans []*otlp.Span) {
 // TestTracesOfBroadcasts: the copies of a broadcast are in its trace, including those
 // that another process delivers.
 func TestTracesOfBroadcasts(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
+	kit.Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
+		s := kit.Start(t, "--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile, "--otlp-endpoint", c.url)
 		g, b, d := s.Org(t).Agent("g"), s.Org(t).Agent("b"), s.Org(t).Agent("d")
-		r := g.groupWithPolicy("closed", b, d)
-		good, bad := b.listens(), d.listens(says(500))
-		sent := r.broadcast(g, obj{})
-		good.waitForStatus(copiesOf(b)[0], "delivered")
-		lost := copiesOf(d)[0]
-		job := bad.waitForStatus(lost, "failed")
+		r := grouptest.NewWithPolicy(g, "closed", b, d)
+		good, bad := hooktest.Listening(b), hooktest.Listening(d, hooktest.Says(500))
+		sent := r.Broadcast(g, obj{})
+		good.WaitForStatus(grouptest.CopiesOf(b)[0], "delivered")
+		lost := grouptest.CopiesOf(d)[0]
+		job := bad.WaitForStatus(lost, "failed")
 		if err := s.Drain(15 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		s.Restart(t)
-		bad.to.answers(says(200))
-		bad.retry(job) // which may come too late, after the scheduled attempt
-		bad.waitForStatus(lost, "delivered")
+		bad.To.Answers(hooktest.Says(200))
+		bad.Retry(job) // which may come too late, after the scheduled attempt
+		bad.WaitForStatus(lost, "delivered")
 		spans := c.after(t, s)
 		root, outcomes := "", []string{}
 		for _, span := range spans {
-			if hex.EncodeToString(span.GetTraceId()) == strings.ReplaceAll(Text(sent, "broadcast_id"), "-", "") {
+			if hex.EncodeToString(span.GetTraceId()) == strings.ReplaceAll(kit.Text(sent, "broadcast_id"), "-", "") {
 				if span.GetName() == sendSpan {
 					root = hex.EncodeToString(span.GetSpanId())
 				} else {
@@ -349,7 +352,7 @@ func TestTracesOfBroadcasts(t *testing.T) {
 			}
 		}
 		slices.Sort(outcomes)
-		failed := len(bad.to.deliveries()) - 1
+		failed := len(bad.To.Deliveries()) - 1
 		want := append([]string{attemptSpan + " delivered " + root, attemptSpan + " delivered " + root}, slices.Repeat([]string{attemptSpan + " failed " + root}, failed)...)
 		if want = append(want, appendSpan+"  "+root); root == "" || !slices.Equal(outcomes, want) {
 			t.Errorf("the trace has %q with parent %q, want %q", outcomes, root, want)
@@ -360,25 +363,25 @@ func TestTracesOfBroadcasts(t *testing.T) {
 // TestTracesKeepSecrets searches all that a collector receives for secret and private
 // data.
 func TestTracesKeepSecrets(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
+	kit.Own(t, func(t *testing.T, journals string) {
 		c := collect(t)
-		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url, "--log-level", "debug")
-		a, b := Pair(t, s)
-		x := PlantCanaries().Only("encrypted_payload", "metadata", "idempotency-key", "wrong-token")
+		s := kit.Start(t, "--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile, "--otlp-endpoint", c.url, "--log-level", "debug")
+		a, b := kit.Pair(t, s)
+		x := kit.PlantCanaries().Only("encrypted_payload", "metadata", "idempotency-key", "wrong-token")
 		for _, what := range []string{"query", "path", "state", "baggage", "agent", "target"} {
-			x[what] = "Canary" + what + RandomHex(9)
+			x[what] = "Canary" + what + kit.RandomHex(9)
 		}
-		h := b.listens()
-		far := b.hooksAt(h.to.url + "?secret=" + x["target"]).Want(201)
-		x["hook secret"] = strings.TrimPrefix(h.secret, "whsec_")
+		h := hooktest.Listening(b)
+		far := hooktest.TryNew(b, h.To.URL+"?secret="+x["target"]).Want(201)
+		x["hook secret"] = strings.TrimPrefix(h.Secret, "whsec_")
 		x["other hook secret"] = strings.TrimPrefix(far.Str("secret"), "whsec_")
 		x["token"], x["client secret"] = a.Token, a.Secret
 		poll := strings.TrimPrefix(b.PollURL, s.Base)
 		x["poll token"] = poll[strings.LastIndex(poll, "/")+1:]
-		m := a.Post("/messages", Message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
+		m := a.Post("/messages", kit.Message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
 			"X-Svc-Agent", a.ID, "Idempotency-Key", x["idempotency-key"], "User-Agent", x["agent"],
 			"Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "Tracestate", "k="+x["state"], "Baggage", "k="+x["baggage"]).Want(201)
-		h.waitForStatus(m.Body, "delivered")
+		h.WaitForStatus(m.Body, "delivered")
 		s.Call(t, "", "GET", poll, nil).Want(200)
 		s.Call(t, "", "GET", "/"+x["path"], nil)
 		s.Call(t, x["wrong-token"], "GET", "/org", nil).Want(401)
@@ -425,7 +428,7 @@ func TestTracesByEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := collect(t)
-			s := StartThrough(t, append([]string{"/usr/bin/env"}, x.variables(c.url)...), x.flags...)
+			s := kit.StartThrough(t, append([]string{"/usr/bin/env"}, x.variables(c.url)...), x.flags...)
 			s.Call(t, "", "GET", "/health", nil).Want(200)
 			if spans := c.after(t, s); len(spans) > 0 != x.sent || c.header != nil != x.sent {
 				t.Errorf("%d spans were sent", len(spans))
@@ -449,11 +452,11 @@ func TestTracesDelayNoRequest(t *testing.T) {
 	t.Cleanup(func() { close(end) })
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	t.Cleanup(refusing.Close)
-	for name, url := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is not there": "http://" + ClosedAddress(t)} {
+	for name, url := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is not there": "http://" + kit.ClosedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := StartThrough(t, []string{"/usr/bin/env", "OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp-endpoint", url)
-			a, b := Pair(t, s)
+			s := kit.StartThrough(t, []string{"/usr/bin/env", "OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp-endpoint", url)
+			a, b := kit.Pair(t, s)
 			for range 20 {
 				a.Send(b)
 			}

@@ -4,26 +4,28 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+
+	"parley/cmd/parley/blackbox/kit"
 )
 
 func TestTranscript(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m := a.Send(b, obj{"self_encrypted_payload": "bWluZQ"})
-		path := "/conversations/" + Text(m, "conversation_id") + "/messages"
-		want := []string{Text(m, "id")}
+		path := "/conversations/" + kit.Text(m, "conversation_id") + "/messages"
+		want := []string{kit.Text(m, "id")}
 		for i := range 6 {
-			g := []*Agent{b, a}[i%2]
-			want = append(want, Text(g.Reply(m, obj{"self_encrypted_payload": "bWluZQ"}), "id"))
+			g := []*kit.Agent{b, a}[i%2]
+			want = append(want, kit.Text(g.Reply(m, obj{"self_encrypted_payload": "bWluZQ"}), "id"))
 		}
-		for _, g := range []*Agent{a, b} {
+		for _, g := range []*kit.Agent{a, b} {
 			page := g.Get(path).Want(200).Is("has_more", false)
 			rows := page.Items()
-			if !slices.Equal(IDs(rows), want) {
+			if !slices.Equal(kit.IDs(rows), want) {
 				page.Errorf("oldest first: want %v", want)
 			}
 			for _, r := range rows {
-				Shaped(t, "row", r, MessageShape)
+				kit.Shaped(t, "row", r, kit.MessageShape)
 				direction, own := "received", any(nil)
 				if r["from_agent_id"] == g.ID {
 					direction, own = "sent", "bWluZQ"
@@ -32,12 +34,12 @@ func TestTranscript(t *testing.T) {
 					t.Errorf("row to %s: direction %v, self payload %v", g.Name, r["direction"], r["self_encrypted_payload"])
 				}
 			}
-			if got := IDs(g.Pages(path, "?limit=2")); !slices.Equal(got, want) {
+			if got := kit.IDs(g.Pages(path, "?limit=2")); !slices.Equal(got, want) {
 				t.Errorf("page by page: got %v, want %v", got, want)
 			}
 			backwards := slices.Clone(want)
 			slices.Reverse(backwards)
-			if got := IDs(g.Pages(path, "?order=desc&limit=3")); !slices.Equal(got, backwards) {
+			if got := kit.IDs(g.Pages(path, "?order=desc&limit=3")); !slices.Equal(got, backwards) {
 				t.Errorf("descending: got %v, want %v", got, backwards)
 			}
 		}
@@ -46,29 +48,29 @@ func TestTranscript(t *testing.T) {
 }
 
 func TestTranscriptCursorLeadsToNewerRows(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m := a.Send(b)
-		path := "/conversations/" + Text(m, "conversation_id") + "/messages"
+		path := "/conversations/" + kit.Text(m, "conversation_id") + "/messages"
 		b.Reply(m)
 		page := a.Get(path+"?limit=1").Want(200).Is("has_more", true)
 		late := b.Reply(m)
 		rest := a.Get(path + "?limit=100&cursor=" + url.QueryEscape(page.Str("next_cursor"))).Want(200).Items()
 		if len(rest) != 2 || rest[1]["id"] != late["id"] {
-			t.Errorf("the rest of the transcript: %v", IDs(rest))
+			t.Errorf("the rest of the transcript: %v", kit.IDs(rest))
 		}
 		a.Get(path+"?cursor=nonsense").Refused(400, "invalid_cursor")
 		other := a.Send(b)
-		a.Get("/conversations/"+Text(other, "conversation_id")+"/messages?cursor="+url.QueryEscape(page.Str("next_cursor"))).
+		a.Get("/conversations/"+kit.Text(other, "conversation_id")+"/messages?cursor="+url.QueryEscape(page.Str("next_cursor"))).
 			As("cursor of another conversation").Refused(400, "invalid_cursor")
 	})
 }
 
 func TestTranscriptLimit(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		m := a.Send(b)
-		path := "/conversations/" + Text(m, "conversation_id") + "/messages"
+		path := "/conversations/" + kit.Text(m, "conversation_id") + "/messages"
 		for range 52 {
 			b.Reply(m)
 		}
@@ -86,12 +88,12 @@ func TestTranscriptLimit(t *testing.T) {
 }
 
 func TestTranscriptOfBothEnds(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
 		m := a.Send(b)
 		b.Reply(m)
-		path := "/conversations/" + Text(m, "conversation_id") + "/messages"
+		path := "/conversations/" + kit.Text(m, "conversation_id") + "/messages"
 		directions := func(want []any, headers ...string) {
 			t.Helper()
 			r := o.Get(path, headers...).Want(200)
@@ -110,24 +112,24 @@ func TestTranscriptOfBothEnds(t *testing.T) {
 }
 
 func TestSelfPayload(t *testing.T) {
-	Each(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		own := obj{"self_encrypted_payload": "bWluZQ"}
 		m := a.TrySend(b, own).Want(201).Is("self_encrypted_payload", "bWluZQ").Body
 		r := b.TryReply(m, own).Want(201).Is("self_encrypted_payload", "bWluZQ").Body
 		for _, c := range []struct {
-			g    *Agent
+			g    *kit.Agent
 			m    obj
 			want any
 		}{{a, m, "bWluZQ"}, {b, m, nil}, {a, r, nil}, {b, r, "bWluZQ"}} {
-			c.g.Get("/messages/"+Text(c.m, "id")).Want(200).Is("self_encrypted_payload", c.want)
+			c.g.Get("/messages/"+kit.Text(c.m, "id")).Want(200).Is("self_encrypted_payload", c.want)
 		}
 		for _, row := range append(b.Everything(), a.Everything()...) {
 			if row["self_encrypted_payload"] != nil {
 				t.Errorf("an inbox shows the sender's copy: %v", row)
 			}
 		}
-		got := a.Stream(NilUUID).Message()
+		got := a.Stream(kit.NilUUID).Message()
 		if got["id"] != r["id"] || got["self_encrypted_payload"] != nil {
 			t.Errorf("a stream shows the sender's copy: %v", got)
 		}

@@ -4,11 +4,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
-)
 
-// SettleWait is the maximum time that an answer waits for other homes. An answer that
-// took longer may precede its effect.
-const SettleWait = 90 * time.Millisecond
+	"parley/cmd/parley/blackbox/kit"
+)
 
 // watcher counts answers whose effect need not be visible yet.
 type watcher struct {
@@ -17,9 +15,9 @@ type watcher struct {
 }
 
 // prompt reports whether all effects of a write must be visible now.
-func (w *watcher) prompt(a *Answer) bool {
+func (w *watcher) prompt(a *kit.Answer) bool {
 	w.total++
-	if a.Took > SettleWait {
+	if a.Took > kit.SettleWait {
 		w.late++
 		return false
 	}
@@ -29,11 +27,11 @@ func (w *watcher) prompt(a *Answer) bool {
 func (w *watcher) done() {
 	w.t.Helper()
 	if w.late*2 > w.total {
-		w.t.Errorf("%d of %d answers took over %v: the test checked nothing", w.late, w.total, SettleWait)
+		w.t.Errorf("%d of %d answers took over %v: the test checked nothing", w.late, w.total, kit.SettleWait)
 	}
 }
 
-func topmost(a *Answer) any {
+func topmost(a *kit.Answer) any {
 	rows := a.Items()
 	if len(rows) == 0 {
 		return nil
@@ -42,16 +40,16 @@ func topmost(a *Answer) any {
 }
 
 func TestReadsSeeSends(t *testing.T) {
-	Alone(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		w := &watcher{t: t}
 		defer w.done()
-		previous := NilUUID
+		previous := kit.NilUUID
 		for i := range 200 {
 			m := a.TrySend(b, nil).Want(201)
 			id, conversation := m.Str("id"), m.Str("conversation_id")
 			if !w.prompt(m) {
-				Eventually(t, "the inbox has it", func() bool { return topmost(b.Inbox("?limit=1")) == id })
+				kit.Eventually(t, "the inbox has it", func() bool { return topmost(b.Inbox("?limit=1")) == id })
 				previous = id
 				continue
 			}
@@ -61,7 +59,7 @@ func TestReadsSeeSends(t *testing.T) {
 			s.Polled(t, b.PollURL, "").Want(200).Is("count", i+1)
 			b.Get("/conversations/"+conversation).Want(200).Is("status", "submitted")
 			b.Get("/messages/"+id).Want(200).Is("id", id)
-			for _, g := range []*Agent{a, b} {
+			for _, g := range []*kit.Agent{a, b} {
 				if page := g.Get(g.Path("/conversations?limit=1")).Want(200); topmost(page) != conversation {
 					page.Fatalf("conversation %d, %s, is not in the list of %s", i, conversation, g.Name)
 				}
@@ -80,13 +78,13 @@ func TestReadsSeeSends(t *testing.T) {
 }
 
 func TestReadsSeeReplies(t *testing.T) {
-	Alone(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
 		w := &watcher{t: t}
 		defer w.done()
 		for i := range 100 {
 			m := a.Send(b)
-			path := "/conversations/" + Text(m, "conversation_id")
+			path := "/conversations/" + kit.Text(m, "conversation_id")
 			r := b.TryReply(m, nil).Want(201)
 			if !w.prompt(r) {
 				continue
@@ -94,7 +92,7 @@ func TestReadsSeeReplies(t *testing.T) {
 			if page := a.Inbox("?limit=1"); topmost(page) != r.Str("id") {
 				page.Fatalf("reply %d, %s, is not in the inbox", i, r.Str("id"))
 			}
-			for _, g := range []*Agent{a, b} {
+			for _, g := range []*kit.Agent{a, b} {
 				g.Get(path).Want(200).Is("status", "open")
 				if rows := g.Get(path + "/messages").Want(200).Items(); len(rows) != 2 || rows[1]["id"] != r.Str("id") {
 					t.Fatalf("reply %d is not in the transcript: %v", i, rows)
@@ -103,9 +101,9 @@ func TestReadsSeeReplies(t *testing.T) {
 			change := a.Patch(path+"/status", obj{"status": "paused"}).Want(200)
 			b.Get(path).Want(200).Is("status", "paused")
 			if w.prompt(change) && i%10 == 0 {
-				st := b.Stream(Text(m, "id"))
-				st.Status(Text(m, "conversation_id"), "open")
-				st.Status(Text(m, "conversation_id"), "paused")
+				st := b.Stream(kit.Text(m, "id"))
+				st.Status(kit.Text(m, "conversation_id"), "open")
+				st.Status(kit.Text(m, "conversation_id"), "paused")
 				st.Close()
 			}
 		}
@@ -113,16 +111,16 @@ func TestReadsSeeReplies(t *testing.T) {
 }
 
 func TestReadsSeeAgents(t *testing.T) {
-	Alone(t, func(t *testing.T, s *Server) {
+	kit.Alone(t, func(t *testing.T, s *kit.Server) {
 		o, peer := s.Org(t), s.Org(t).Agent("peer")
 		w := &watcher{t: t}
 		defer w.done()
 		for i := range 30 {
-			r := o.Post("/agents", NewAgent("n"+strconv.Itoa(i))).Want(201)
-			g := &Agent{Org: o, ID: r.Str("id"), Handle: r.Str("handle")}
+			r := o.Post("/agents", kit.NewAgent("n"+strconv.Itoa(i))).Want(201)
+			g := &kit.Agent{Org: o, ID: r.Str("id"), Handle: r.Str("handle")}
 			if !w.prompt(r) {
 				o.Delete(g.Path("")).Want(204)
-				Eventually(t, "the agent leaves the list", func() bool { return len(o.Get("/agents").Want(200).List) == 0 })
+				kit.Eventually(t, "the agent leaves the list", func() bool { return len(o.Get("/agents").Want(200).List) == 0 })
 				continue
 			}
 			o.Get(g.Path("")).Want(200)
@@ -132,13 +130,13 @@ func TestReadsSeeAgents(t *testing.T) {
 			o.Get("/org").Want(200).Is("agent_count", 1)
 			s.Call(t, "", "GET", g.Path("/keys"), nil).Want(200)
 			s.Call(t, "", "GET", "/agents/keys?ids="+g.ID, nil).Want(200).Is("keys."+g.ID+".handle", g.Handle)
-			peer.Post("/messages", ToHandle(g.Handle)).Want(201)
-			o.Post("/messages", Message(peer), "X-Svc-Agent", "n"+strconv.Itoa(i)).Want(201).Is("from_agent_id", g.ID)
+			peer.Post("/messages", kit.ToHandle(g.Handle)).Want(201)
+			o.Post("/messages", kit.Message(peer), "X-Svc-Agent", "n"+strconv.Itoa(i)).Want(201).Is("from_agent_id", g.ID)
 
-			sign, _ := NewKeys()
-			rotated := o.Post(g.Path("/keys"), obj{"signing_public_key": SignJWK(sign)}).Want(200)
+			sign, _ := kit.NewKeys()
+			rotated := o.Post(g.Path("/keys"), obj{"signing_public_key": kit.SignJWK(sign)}).Want(200)
 			if w.prompt(rotated) {
-				s.Call(t, "", "GET", g.Path("/keys"), nil).Want(200).Is("signing_public_key.x", SignJWK(sign)["x"])
+				s.Call(t, "", "GET", g.Path("/keys"), nil).Want(200).Is("signing_public_key.x", kit.SignJWK(sign)["x"])
 			}
 			closed := o.Patch(g.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
 			if w.prompt(closed) {
@@ -147,7 +145,7 @@ func TestReadsSeeAgents(t *testing.T) {
 			revoked := o.Delete(g.Path("")).Want(204)
 			listed := func() int { return len(o.Get("/agents").Want(200).List) }
 			if !w.prompt(revoked) {
-				Eventually(t, "the agent leaves the list", func() bool { return listed() == 0 })
+				kit.Eventually(t, "the agent leaves the list", func() bool { return listed() == 0 })
 				continue
 			}
 			if n := listed(); n != 0 {
@@ -155,7 +153,7 @@ func TestReadsSeeAgents(t *testing.T) {
 			}
 			peer.TrySend(g, nil).Refused(410, "gone")
 			s.Call(t, "", "GET", g.Path("/keys"), nil).Refused(404, "not_found")
-			o.Post("/messages", Message(peer), "X-Svc-Agent", g.ID).Refused(403, "not_owner")
+			o.Post("/messages", kit.Message(peer), "X-Svc-Agent", g.ID).Refused(403, "not_owner")
 			o.Get("/org").Want(200).Is("agent_count", 0)
 			if t.Failed() {
 				return

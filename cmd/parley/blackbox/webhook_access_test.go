@@ -1,11 +1,15 @@
 package blackbox
 
-import "maps"
+import (
+	"maps"
+
+	"parley/cmd/parley/blackbox/kit/hooktest"
+)
 
 // These rows of the access matrix cover webhooks. No process listens at their targets.
 func init() {
 	of := func(rest string, body any) func(*accessScene) accessAsk {
-		return func(c *accessScene) accessAsk { return accessAsk{c.hook().path(rest), body} }
+		return func(c *accessScene) accessAsk { return accessAsk{c.hook().Path(rest), body} }
 	}
 	maps.Copy(accessAsks, map[string]func(*accessScene) accessAsk{
 		"GET /webhooks": plainAsk("/webhooks"),
@@ -20,8 +24,8 @@ func init() {
 		"POST /webhooks/{id}/rotate-secret":     of("/rotate-secret", nil),
 		"POST /webhooks/{id}/deliveries/{job}/retry": func(c *accessScene) accessAsk {
 			h := c.hook()
-			job := h.agent.Post(h.path("/test"), nil).Want(200).Str("id")
-			return accessAsk{h.path("/deliveries/" + job + "/retry"), nil}
+			job := h.Agent.Post(h.Path("/test"), nil).Want(200).Str("id")
+			return accessAsk{h.Path("/deliveries/" + job + "/retry"), nil}
 		},
 	})
 }
@@ -30,4 +34,6 @@ func init() {
 const nowhere = "http://127.0.0.1:1/hook"
 
 // hook creates a webhook that no other cell uses.
-func (c *accessScene) hook() *hook { return c.victim().hook(&target{url: nowhere}) }
+func (c *accessScene) hook() *hooktest.Hook {
+	return hooktest.New(c.victim(), &hooktest.Target{URL: nowhere})
+}

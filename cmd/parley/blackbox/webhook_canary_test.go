@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 // TestWebhookSecretsAreKept searches for the secrets of webhooks wherever they must not
@@ -15,12 +18,12 @@ import (
 // in the data directory and in a backup. The test includes targets that fail and targets
 // with a token in the URL.
 func TestWebhookSecretsAreKept(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		admin := FreeAddress(t)
-		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--log-level", "debug", "--admin-listen", admin)
-		a, b := Pair(t, s)
-		h, failing := b.listens(), b.listens(says(500), says(410))
-		c := Canaries{}
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile, "--log-level", "debug", "--admin-listen", admin)
+		a, b := kit.Pair(t, s)
+		h, failing := hooktest.Listening(b), hooktest.Listening(b, hooktest.Says(500), hooktest.Says(410))
+		c := kit.Canaries{}
 		secrets := func(what, secret string) {
 			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 			if err != nil {
@@ -28,28 +31,28 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 			}
 			c[what], c[what+" in bytes"] = strings.TrimSuffix(strings.TrimPrefix(secret, "whsec_"), "="), string(raw)
 		}
-		secrets("first", h.secret)
-		secrets("second", failing.secret)
-		token := "Canary" + RandomHex(12)
-		b.hooksAt("https://" + ClosedAddress(t) + "/" + token).Want(201)
+		secrets("first", h.Secret)
+		secrets("second", failing.Secret)
+		token := "Canary" + kit.RandomHex(12)
+		hooktest.TryNew(b, "https://"+kit.ClosedAddress(t)+"/"+token).Want(201)
 		m := a.Send(b)
-		h.waitForStatus(m, "delivered")
-		failing.waitForStatus(m, "failed")
-		rotated := b.Post(h.path("/rotate-secret"), nil).Want(200)
+		h.WaitForStatus(m, "delivered")
+		failing.WaitForStatus(m, "failed")
+		rotated := b.Post(h.Path("/rotate-secret"), nil).Want(200)
 		secrets("rotated", rotated.Str("secret"))
-		h.secret = rotated.Str("secret")
-		b.Post(h.path("/test"), nil).Want(200)
-		h.waitForCounts(2, 0, 0, 0)
+		h.Secret = rotated.Str("secret")
+		b.Post(h.Path("/test"), nil).Want(200)
+		h.WaitForCounts(2, 0, 0, 0)
 		var seen []byte
-		for _, path := range []string{"/webhooks?include_inactive=true", h.path("/deliveries"), h.path("/deliveries/summary"), "/messages/" + Text(m, "id") + "/trace", "/org", "/org/quotas", b.Path("")} {
+		for _, path := range []string{"/webhooks?include_inactive=true", h.Path("/deliveries"), h.Path("/deliveries/summary"), "/messages/" + kit.Text(m, "id") + "/trace", "/org", "/org/quotas", b.Path("")} {
 			seen = append(seen, b.Get(path).Want(200).Raw...)
 		}
-		seen = append(seen, b.Patch(h.path(""), obj{"active": true}).Want(200).Raw...)
+		seen = append(seen, b.Patch(h.Path(""), obj{"active": true}).Want(200).Raw...)
 		for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/goroutine?debug=2"} {
-			seen = append(seen, Fetch(t, s.AdminToken(t), "http://"+admin+path)...)
+			seen = append(seen, kit.Fetch(t, s.AdminToken(t), "http://"+admin+path)...)
 		}
 		backup := filepath.Join(t.TempDir(), "backup")
-		if out, said, code := Command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.Dir); code != 0 {
+		if out, said, code := kit.Command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.Dir); code != 0 {
 			t.Errorf("no backup: %s%s", out, said)
 		} else {
 			seen = append(seen, contentOfAll(t, backup)...)
@@ -59,7 +62,7 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		seen = append(seen, contentOfAll(t, s.Dir)...)
 		s.Restart(t)
 		a.Send(b)
-		h.to.waitForDelivery(t, 3).judged(t, h)
+		h.To.WaitForDelivery(t, 3).Judged(t, h)
 		if err := s.Drain(10 * time.Second); err != nil {
 			t.Error(err)
 		}
@@ -74,17 +77,6 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		c.Control(t, seen)
 		checkKeyFiles(t, s.Dir)
 	})
-}
-
-// Control: a secret that was planted is found.
-func (c Canaries) Control(t *testing.T, in []byte) {
-	t.Helper()
-	for name, secret := range c {
-		planted := append(in[:len(in):len(in)], "x"+secret+"y"...)
-		if got := c.Found(planted); len(got) == 0 {
-			t.Errorf("control: %s was not found", name)
-		}
-	}
 }
 
 // contentOfAll returns the content of all files of a directory.
@@ -130,26 +122,26 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	t.Parallel()
 	key := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefCanary!@#$%^&*()"))
 	through := func(k string) []string { return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + k} }
-	s := StartThrough(t, through(key), "--webhook-ca", theSink(t).caFile)
-	a, b := Pair(t, s)
-	h := b.listens()
+	s := kit.StartThrough(t, through(key), "--webhook-ca", hooktest.SharedSink(t).CAFile)
+	a, b := kit.Pair(t, s)
+	h := hooktest.Listening(b)
 	a.Send(b)
-	h.to.waitForDelivery(t, 1).judged(t, h)
+	h.To.WaitForDelivery(t, 1).Judged(t, h)
 	s.Kill()
-	if names := (Canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).Found(append(contentOfAll(t, s.Dir), s.Log.Text()...)); len(names) > 0 {
+	if names := (kit.Canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).Found(append(contentOfAll(t, s.Dir), s.Log.Text()...)); len(names) > 0 {
 		t.Errorf("leaked: %v", names)
 	}
-	again, err := (&Server{Dir: s.Dir, Flags: s.Flags, Through: through(key)}).Launched(s.Addr)
+	again, err := (&kit.Server{Dir: s.Dir, Flags: s.Flags, Through: through(key)}).Launched(s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	*s = *again
 	a.Send(b)
-	h.to.waitForDelivery(t, 2).judged(t, h)
+	h.To.WaitForDelivery(t, 2).Judged(t, h)
 	s.Kill()
 	other := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
 	for what, k := range map[string]string{"another key": other, "a short key": "c2hvcnQ=", "no base64": "!"} {
-		if wrong, err := (&Server{Dir: s.Dir, Flags: s.Flags, Through: through(k)}).Launched(s.Addr); err == nil {
+		if wrong, err := (&kit.Server{Dir: s.Dir, Flags: s.Flags, Through: through(k)}).Launched(s.Addr); err == nil {
 			wrong.Kill()
 			t.Errorf("the server started with %s", what)
 		} else if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), other) {

@@ -5,80 +5,83 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"parley/cmd/parley/blackbox/kit"
+	"parley/cmd/parley/blackbox/kit/hooktest"
 )
 
 func TestWebhookDelivers(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		h := b.listens(says(200))
-		h.waitForCounts(0, 0, 0, 0)
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		h := hooktest.Listening(b, hooktest.Says(200))
+		h.WaitForCounts(0, 0, 0, 0)
 		m := a.Send(b)
-		d := h.to.waitForDelivery(t, 1).judged(t, h)
-		Exactly(t, "the payload", d.body, "message_id agent_id event timestamp")
-		if d.body["event"] != "message.received" || d.body["message_id"] != m["id"] {
-			t.Errorf("the payload of %v is %s", m["id"], d.raw)
+		d := h.To.WaitForDelivery(t, 1).Judged(t, h)
+		kit.Exactly(t, "the payload", d.Body, "message_id agent_id event timestamp")
+		if d.Body["event"] != "message.received" || d.Body["message_id"] != m["id"] {
+			t.Errorf("the payload of %v is %s", m["id"], d.Raw)
 		}
-		if at := Moment(t, d.body, "timestamp"); at.Sub(Moment(t, m, "created_at")).Abs() > time.Second {
+		if at := kit.Moment(t, d.Body, "timestamp"); at.Sub(kit.Moment(t, m, "created_at")).Abs() > time.Second {
 			t.Errorf("of a message of %v the payload has %v", m["created_at"], at)
 		}
-		j := h.waitForStatus(m, "delivered")
-		if j["id"] != d.header.Get("Webhook-Id") || j["event"] != "message.received" || !Same(j["attempts"], 1) || !Same(j["last_status_code"], 200) {
-			t.Errorf("the job of delivery %s is %v", d.header.Get("Webhook-Id"), j)
+		j := h.WaitForStatus(m, "delivered")
+		if j["id"] != d.Header.Get("Webhook-Id") || j["event"] != "message.received" || !kit.Same(j["attempts"], 1) || !kit.Same(j["last_status_code"], 200) {
+			t.Errorf("the job of delivery %s is %v", d.Header.Get("Webhook-Id"), j)
 		}
 		if between(t, j, "created_at", "last_attempt_at") < 0 || between(t, j, "last_attempt_at", "delivered_at") < 0 {
 			t.Errorf("the times of a job are out of order: %v", j)
 		}
-		h.waitForCounts(1, 0, 0, 0)
+		h.WaitForCounts(1, 0, 0, 0)
 		// A webhook delivery marks the message as delivered for both organizations, but
 		// it carries no body: the stream and the long poll still return it.
-		Marked(t, a, m, "delivered")
-		b.Stream("").Messages(Text(m, "id"))
-		h.to.checkNoMore(t, 1)
+		kit.Marked(t, a, m, "delivered")
+		b.Stream("").Messages(kit.Text(m, "id"))
+		h.To.CheckNoMore(t, 1)
 	})
 }
 
 func TestAllWebhooksOfAnAgentAreNotified(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		bystander := b.Org.Agent("bystander").listens()
-		sender := a.listens()
-		var all []*hook
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		bystander := hooktest.Listening(b.Org.Agent("bystander"))
+		sender := hooktest.Listening(a)
+		var all []*hooktest.Hook
 		for range 3 {
-			all = append(all, b.listens())
+			all = append(all, hooktest.Listening(b))
 		}
 		var sent []string
 		for range 10 {
-			sent = append(sent, Text(a.Send(b), "id"))
+			sent = append(sent, kit.Text(a.Send(b), "id"))
 		}
 		for _, h := range all {
-			h.waitForCounts(10, 0, 0, 0)
+			h.WaitForCounts(10, 0, 0, 0)
 			var told []string
-			for _, d := range h.to.deliveries() {
-				told = append(told, Text(d.judged(t, h).body, "message_id"))
+			for _, d := range h.To.Deliveries() {
+				told = append(told, kit.Text(d.Judged(t, h).Body, "message_id"))
 			}
 			slices.Sort(told)
 			slices.Sort(sent)
 			if !slices.Equal(told, sent) {
 				t.Errorf("announced %v, want %v", told, sent)
 			}
-			if jobs := h.jobs("delivered"); len(jobs) != 10 || !slices.IsSortedFunc(jobs, func(x, y obj) int { return strings.Compare(Text(y, "created_at"), Text(x, "created_at")) }) {
+			if jobs := h.Jobs("delivered"); len(jobs) != 10 || !slices.IsSortedFunc(jobs, func(x, y obj) int { return strings.Compare(kit.Text(y, "created_at"), kit.Text(x, "created_at")) }) {
 				t.Errorf("want ten jobs, newest first: %v", jobs)
 			}
 		}
-		bystander.waitForCounts(0, 0, 0, 0)
-		sender.waitForCounts(0, 0, 0, 0)
+		bystander.WaitForCounts(0, 0, 0, 0)
+		sender.WaitForCounts(0, 0, 0, 0)
 	})
 }
 
 func TestDeliveriesPages(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		h := b.listens()
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		h := hooktest.Listening(b)
 		for range 25 {
 			a.Send(b)
 		}
-		h.waitForCounts(25, 0, 0, 0)
-		all := h.jobs("")
+		h.WaitForCounts(25, 0, 0, 0)
+		all := h.Jobs("")
 		for _, c := range []struct {
 			query                string
 			limit, offset, items int
@@ -95,39 +98,39 @@ func TestDeliveriesPages(t *testing.T) {
 			{"?status=failed", 20, 0, 0, 0},
 			{"?status=processing", 20, 0, 0, 0},
 		} {
-			page := b.Get(h.path("/deliveries"+c.query)).Want(200).Is("limit", c.limit, "offset", c.offset, "total", c.total)
+			page := b.Get(h.Path("/deliveries"+c.query)).Want(200).Is("limit", c.limit, "offset", c.offset, "total", c.total)
 			rows, _ := page.At("items").([]any)
 			if len(rows) != c.items {
 				page.Errorf("%d items, want %d", len(rows), c.items)
 			}
-			if c.items > 0 && !Same(rows, all[c.offset:c.offset+c.items]) {
+			if c.items > 0 && !kit.Same(rows, all[c.offset:c.offset+c.items]) {
 				page.Errorf("the page is not a part of the whole")
 			}
 		}
 		for query, loc := range map[string]string{"limit=0": "query.limit", "limit=101": "query.limit", "limit=x": "query.limit", "offset=-1": "query.offset", "status=new": "query.status"} {
-			b.Get(h.path("/deliveries?"+query)).As("%s", query).Invalid(loc, "")
+			b.Get(h.Path("/deliveries?"+query)).As("%s", query).Invalid(loc, "")
 		}
 	})
 }
 
 func TestWebhookListing(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
-		first, second := a.listens(), a.hook(theSink(t).target(), obj{"description": "the second", "events": []string{"message.read", "message.received"}})
-		third := b.listens()
-		off := b.listens()
-		off.setActive(false)
-		listed := func(query string, want ...*hook) {
+		first, second := hooktest.Listening(a), hooktest.New(a, hooktest.SharedSink(t).Target(), obj{"description": "the second", "events": []string{"message.read", "message.received"}})
+		third := hooktest.Listening(b)
+		off := hooktest.Listening(b)
+		off.SetActive(false)
+		listed := func(query string, want ...*hooktest.Hook) {
 			t.Helper()
 			answered := o.Get("/webhooks" + query).Want(200)
 			var got, ids []string
-			for _, row := range Objects(answered.List) {
-				Exactly(t, "a row", row, hookFields)
-				got = append(got, Text(row, "id"))
+			for _, row := range kit.Objects(answered.List) {
+				kit.Exactly(t, "a row", row, hooktest.Fields)
+				got = append(got, kit.Text(row, "id"))
 			}
 			for _, h := range want {
-				ids = append(ids, h.id)
+				ids = append(ids, h.ID)
 			}
 			slices.Sort(got)
 			slices.Sort(ids)
@@ -141,18 +144,18 @@ func TestWebhookListing(t *testing.T) {
 		listed("?agent_id="+b.ID, third)
 		listed("?include_inactive=true&agent_id="+b.ID, third, off)
 		listed("?agent_id=" + o.Agent("c").ID)
-		row := second.read()
-		if row["description"] != "the second" || !SameSet(row["events"].([]any), []any{"message.received", "message.read"}) {
+		row := second.Read()
+		if row["description"] != "the second" || !kit.SameSet(row["events"].([]any), []any{"message.received", "message.read"}) {
 			t.Errorf("the webhook is %v", row)
 		}
-		if !Same(first.read()["events"], []string{"message.received"}) {
-			t.Errorf("without a filter the webhook subscribes to %v", first.read()["events"])
+		if !kit.Same(first.Read()["events"], []string{"message.received"}) {
+			t.Errorf("without a filter the webhook subscribes to %v", first.Read()["events"])
 		}
-		o.Delete(third.path("")).Want(204)
+		o.Delete(third.Path("")).Want(204)
 		listed("?include_inactive=true", first, second, off)
-		for _, a := range []*Answer{
-			o.Delete(third.path("")), o.Patch(third.path(""), obj{"active": true}), o.Get(third.path("/deliveries")),
-			o.Get(third.path("/deliveries/summary")), o.Post(third.path("/test"), nil), o.Post(third.path("/rotate-secret"), nil),
+		for _, a := range []*kit.Answer{
+			o.Delete(third.Path("")), o.Patch(third.Path(""), obj{"active": true}), o.Get(third.Path("/deliveries")),
+			o.Get(third.Path("/deliveries/summary")), o.Post(third.Path("/test"), nil), o.Post(third.Path("/rotate-secret"), nil),
 		} {
 			a.As("deleted").Refused(404, "not_found")
 		}
@@ -162,49 +165,51 @@ func TestWebhookListing(t *testing.T) {
 // TestWebhooksArePrivate: another organization gets the same answer for a webhook as for
 // an unknown id.
 func TestWebhooksArePrivate(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		h := b.listens(says(500))
-		j := h.waitForStatus(a.Send(b), "failed")
-		unknown := &hook{agent: b, id: Nobody}
-		for _, ask := range []func(h *hook) *Answer{
-			func(h *hook) *Answer { return a.Patch(h.path(""), obj{"active": false}) },
-			func(h *hook) *Answer { return a.Delete(h.path("")) },
-			func(h *hook) *Answer { return a.Get(h.path("/deliveries")) },
-			func(h *hook) *Answer { return a.Get(h.path("/deliveries/summary")) },
-			func(h *hook) *Answer { return a.Post(h.path("/test"), nil) },
-			func(h *hook) *Answer { return a.Post(h.path("/rotate-secret"), nil) },
-			func(h *hook) *Answer { return a.Post(h.path("/deliveries/"+Text(j, "id")+"/retry"), nil) },
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		h := hooktest.Listening(b, hooktest.Says(500))
+		j := h.WaitForStatus(a.Send(b), "failed")
+		unknown := &hooktest.Hook{Agent: b, ID: kit.Nobody}
+		for _, ask := range []func(h *hooktest.Hook) *kit.Answer{
+			func(h *hooktest.Hook) *kit.Answer { return a.Patch(h.Path(""), obj{"active": false}) },
+			func(h *hooktest.Hook) *kit.Answer { return a.Delete(h.Path("")) },
+			func(h *hooktest.Hook) *kit.Answer { return a.Get(h.Path("/deliveries")) },
+			func(h *hooktest.Hook) *kit.Answer { return a.Get(h.Path("/deliveries/summary")) },
+			func(h *hooktest.Hook) *kit.Answer { return a.Post(h.Path("/test"), nil) },
+			func(h *hooktest.Hook) *kit.Answer { return a.Post(h.Path("/rotate-secret"), nil) },
+			func(h *hooktest.Hook) *kit.Answer {
+				return a.Post(h.Path("/deliveries/"+kit.Text(j, "id")+"/retry"), nil)
+			},
 		} {
 			x, y := ask(h).As("another's").Refused(404, "not_found"), ask(unknown).As("unknown").Refused(404, "not_found")
 			delete(x.Body, "request_id")
 			delete(y.Body, "request_id")
-			if !Same(x.Body, y.Body) {
+			if !kit.Same(x.Body, y.Body) {
 				x.Errorf("another's webhook is told from an unknown one: %v", y.Body)
 			}
 		}
 		a.Get("/webhooks?agent_id="+b.ID).As("of another's agent").Refused(403, "not_owner")
-		a.Get("/webhooks?agent_id="+Nobody).As("of nobody").Refused(404, "not_found")
-		a.hooksAt(h.to.url, obj{"agent_id": b.ID}).Refused(403, "not_owner")
-		a.hooksAt(h.to.url, obj{"agent_id": Nobody}).Refused(404, "not_found")
+		a.Get("/webhooks?agent_id="+kit.Nobody).As("of nobody").Refused(404, "not_found")
+		hooktest.TryNew(a, h.To.URL, obj{"agent_id": b.ID}).Refused(403, "not_owner")
+		hooktest.TryNew(a, h.To.URL, obj{"agent_id": kit.Nobody}).Refused(404, "not_found")
 		if list := a.Get("/webhooks?include_inactive=true").Want(200).List; len(list) != 0 {
 			t.Errorf("another organization lists %v", list)
 		}
-		for _, row := range Objects(a.Get("/messages/" + Text(j, "message_id") + "/trace").Want(200).Body["attempts"].([]any)) {
+		for _, row := range kit.Objects(a.Get("/messages/" + kit.Text(j, "message_id") + "/trace").Want(200).Body["attempts"].([]any)) {
 			if row["channel"] == "webhook" {
 				t.Errorf("the sender's trace shows %v", row)
 			}
 		}
-		if !h.read()["active"].(bool) {
+		if !h.Read()["active"].(bool) {
 			t.Error("a request of another organization had an effect")
 		}
 	})
 }
 
 func TestWebhookBodies(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
 		g := s.Org(t).Agent("g")
-		good := theSink(t).target().url
+		good := hooktest.SharedSink(t).Target().URL
 		for _, c := range []struct {
 			body obj
 			loc  string
@@ -225,40 +230,40 @@ func TestWebhookBodies(t *testing.T) {
 		} {
 			g.Post("/webhooks", c.body).As("%v", c.body).Invalid(c.loc, c.kind)
 		}
-		h := g.hook(theSink(t).target(), obj{"more": "is ignored", "description": nil, "events": nil})
+		h := hooktest.New(g, hooktest.SharedSink(t).Target(), obj{"more": "is ignored", "description": nil, "events": nil})
 		for _, body := range []obj{{}, {"active": nil}, {"active": "true"}, {"active": 1}} {
-			g.Patch(h.path(""), body).As("%v", body).Invalid("body.active", "")
+			g.Patch(h.Path(""), body).As("%v", body).Invalid("body.active", "")
 		}
 		g.Patch("/webhooks/nothing", obj{"active": true}).Invalid("path", "uuid_parsing")
-		g.Get(h.path("/deliveries?status=")).Invalid("query.status", "")
-		g.Post(h.path("/deliveries/"+Nobody+"/retry"), nil).Refused(404, "not_found")
+		g.Get(h.Path("/deliveries?status=")).Invalid("query.status", "")
+		g.Post(h.Path("/deliveries/"+kit.Nobody+"/retry"), nil).Refused(404, "not_found")
 		for _, text := range []string{"http://user:secret@", "https://user:secret@"} {
-			g.hooksAt(text+"hooks.example.org/").As("%s", text).Invalid("body.url", "value_error")
+			hooktest.TryNew(g, text+"hooks.example.org/").As("%s", text).Invalid("body.url", "value_error")
 		}
 	})
 }
 
 func TestDuplicateWebhooks(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
 		o := s.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
-		to := theSink(t).target()
-		h := a.hook(to)
-		a.hooksAt(to.url).Refused(409, "duplicate_webhook")
-		a.hooksAt(strings.Replace(to.url, "https://", "HTTPS://", 1)).As("spelled otherwise").Refused(409, "duplicate_webhook")
-		a.hooksAt(to.url, obj{"events": []string{"message.read"}}).As("for other events").Refused(409, "duplicate_webhook")
-		b.hook(to)
-		a.hooksAt(to.url + "?another").Want(201)
-		h.setActive(false)
-		a.hooksAt(to.url).As("inactive").Refused(409, "duplicate_webhook")
-		a.Delete(h.path("")).Want(204)
-		again := a.hook(to)
-		if again.secret == h.secret || again.id == h.id {
+		to := hooktest.SharedSink(t).Target()
+		h := hooktest.New(a, to)
+		hooktest.TryNew(a, to.URL).Refused(409, "duplicate_webhook")
+		hooktest.TryNew(a, strings.Replace(to.URL, "https://", "HTTPS://", 1)).As("spelled otherwise").Refused(409, "duplicate_webhook")
+		hooktest.TryNew(a, to.URL, obj{"events": []string{"message.read"}}).As("for other events").Refused(409, "duplicate_webhook")
+		hooktest.New(b, to)
+		hooktest.TryNew(a, to.URL+"?another").Want(201)
+		h.SetActive(false)
+		hooktest.TryNew(a, to.URL).As("inactive").Refused(409, "duplicate_webhook")
+		a.Delete(h.Path("")).Want(204)
+		again := hooktest.New(a, to)
+		if again.Secret == h.Secret || again.ID == h.ID {
 			t.Error("a recreated webhook has the id or the secret of the old one")
 		}
-		raced := theSink(t).target().url
+		raced := hooktest.SharedSink(t).Target().URL
 		made := 0
-		for _, answered := range Concurrently(8, func(int) *Answer { return a.hooksAt(raced) }) {
+		for _, answered := range kit.Concurrently(8, func(int) *kit.Answer { return hooktest.TryNew(a, raced) }) {
 			if answered.Status == 201 {
 				made++
 			} else {
@@ -274,13 +279,13 @@ func TestDuplicateWebhooks(t *testing.T) {
 // TestWebhookQuota: an agent of a tier-1 organization has at most 3 webhooks, even under
 // concurrent creation. Inactive webhooks count, deleted ones do not.
 func TestWebhookQuota(t *testing.T) {
-	Own(t, func(t *testing.T, journals string) {
-		s := Start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--quota-profile", "public")
+	kit.Own(t, func(t *testing.T, journals string) {
+		s := kit.Start(t, "--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile, "--quota-profile", "public")
 		o := s.Org(t)
 		a, b := o.Agent("a"), o.Agent("b")
 		o.Get("/org/quotas").Want(200).Is("quotas.webhooks_per_agent.limit", 3)
 		var made []string
-		for _, answered := range Concurrently(12, func(int) *Answer { return a.hooksAt(theSink(t).target().url) }) {
+		for _, answered := range kit.Concurrently(12, func(int) *kit.Answer { return hooktest.TryNew(a, hooktest.SharedSink(t).Target().URL) }) {
 			if answered.Status == 201 {
 				made = append(made, answered.Str("id"))
 			} else {
@@ -290,50 +295,50 @@ func TestWebhookQuota(t *testing.T) {
 		if len(made) != 3 {
 			t.Fatalf("%d webhooks, want 3", len(made))
 		}
-		b.listens()
+		hooktest.Listening(b)
 		a.Patch("/webhooks/"+made[0], obj{"active": false}).Want(200)
-		a.hooksAt(theSink(t).target().url).As("one is off").Refused(403, "quota_exceeded")
+		hooktest.TryNew(a, hooktest.SharedSink(t).Target().URL).As("one is off").Refused(403, "quota_exceeded")
 		a.Delete("/webhooks/" + made[0]).Want(204)
-		a.listens()
-		a.hooksAt(theSink(t).target().url).As("full again").Refused(403, "quota_exceeded")
+		hooktest.Listening(a)
+		hooktest.TryNew(a, hooktest.SharedSink(t).Target().URL).As("full again").Refused(403, "quota_exceeded")
 	})
 }
 
 func TestRevokedAgentsHaveNoWebhooks(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
-		a, b := Pair(t, s)
-		h, broken := b.listens(), b.listens(says(500))
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		h, broken := hooktest.Listening(b), hooktest.Listening(b, hooktest.Says(500))
 		m := a.Send(b)
-		h.waitForStatus(m, "delivered")
-		failed := broken.waitForStatus(m, "failed")
+		h.WaitForStatus(m, "delivered")
+		failed := broken.WaitForStatus(m, "failed")
 		b.Delete(b.Path("")).Want(204)
-		Eventually(t, "the webhooks are inactive", func() bool { return h.read()["active"] == false && broken.read()["active"] == false })
-		if row := h.read(); row["disabled_at"] == nil || row["disabled_reason"] == nil {
+		kit.Eventually(t, "the webhooks are inactive", func() bool { return h.Read()["active"] == false && broken.Read()["active"] == false })
+		if row := h.Read(); row["disabled_at"] == nil || row["disabled_reason"] == nil {
 			t.Errorf("the webhook does not state why it is inactive: %v", row)
 		}
-		b.hooksAt(theSink(t).target().url).Refused(410, "gone")
-		b.Patch(h.path(""), obj{"active": true}).As("switched on").Refused(410, "gone")
-		b.Post(h.path("/test"), nil).As("test").Refused(410, "gone")
-		broken.retry(failed).As("retry").Refused(410, "gone")
-		h.waitForCounts(1, 0, 0, 0)
-		b.Delete(h.path("")).Want(204)
-		broken.to.checkNoMore(t, 1)
+		hooktest.TryNew(b, hooktest.SharedSink(t).Target().URL).Refused(410, "gone")
+		b.Patch(h.Path(""), obj{"active": true}).As("switched on").Refused(410, "gone")
+		b.Post(h.Path("/test"), nil).As("test").Refused(410, "gone")
+		broken.Retry(failed).As("retry").Refused(410, "gone")
+		h.WaitForCounts(1, 0, 0, 0)
+		b.Delete(h.Path("")).Want(204)
+		broken.To.CheckNoMore(t, 1)
 	})
 }
 
 // TestManyWebhooksOfManyAgents distributes agents over all journals.
 func TestManyWebhooksOfManyAgents(t *testing.T) {
-	hooks(t, func(t *testing.T, s *Server) {
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
 		from := s.Org(t).Agent("from")
 		o := s.Org(t)
 		recipients := o.NewAgents(24, "h")
-		hs := ConcurrentlyBounded(len(recipients), func(i int) *hook { return recipients[i].listens() })
-		ForEachBounded(len(recipients)*5, func(i int) { from.TrySend(recipients[i%len(recipients)], nil).Want(201) })
+		hs := kit.ConcurrentlyBounded(len(recipients), func(i int) *hooktest.Hook { return hooktest.Listening(recipients[i]) })
+		kit.ForEachBounded(len(recipients)*5, func(i int) { from.TrySend(recipients[i%len(recipients)], nil).Want(201) })
 		for i, h := range hs {
-			h.waitForCounts(5, 0, 0, 0)
+			h.WaitForCounts(5, 0, 0, 0)
 			seen := map[any]bool{}
-			for _, d := range h.to.deliveries() {
-				seen[d.judged(t, h).body["message_id"]] = true
+			for _, d := range h.To.Deliveries() {
+				seen[d.Judged(t, h).Body["message_id"]] = true
 			}
 			if len(seen) != 5 {
 				t.Errorf("agent %d was notified about %d messages, want 5", i, len(seen))

@@ -1,4 +1,4 @@
-package blackbox
+package recorded
 
 import (
 	"context"
@@ -7,25 +7,26 @@ import (
 	"sync"
 	"time"
 
+	"parley/cmd/parley/blackbox/kit"
 	"parley/cmd/parley/history"
 )
 
-// trackedConversation is a conversation in which several clients reply and change the
+// TrackedConversation is a conversation in which several clients reply and change the
 // status.
-type trackedConversation struct {
+type TrackedConversation struct {
 	root  history.Message
-	sides [2]*participant // initiator, responder
+	Sides [2]*Participant // initiator, responder
 
 	mu     sync.Mutex
 	latest []history.Message
 }
 
-func (k *trackedConversation) path(rest string) string {
+func (k *TrackedConversation) path(rest string) string {
 	return "/conversations/" + k.root.Conversation.String() + rest
 }
 
-// said records a message that may be replied to.
-func (k *trackedConversation) said(m history.Message) {
+// Add records a message that may be replied to.
+func (k *TrackedConversation) Add(m history.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.latest = append(k.latest, m); len(k.latest) > 6 {
@@ -33,28 +34,28 @@ func (k *trackedConversation) said(m history.Message) {
 	}
 }
 
-// question returns an acknowledged message of the conversation.
-func (k *trackedConversation) question() *history.Message {
+// AnyMessage returns an acknowledged message of the conversation.
+func (k *TrackedConversation) AnyMessage() *history.Message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.latest[rand.IntN(len(k.latest))]
 	return &m
 }
 
-// trackedConversations are the conversations under load; ended ones are still read.
-type trackedConversations struct {
+// TrackedConversations are the conversations under load; ended ones are still read.
+type TrackedConversations struct {
 	mu   sync.Mutex
-	live []*trackedConversation
-	all  []*trackedConversation
+	live []*TrackedConversation
+	All  []*TrackedConversation
 }
 
-func (t *trackedConversations) add(k *trackedConversation) {
+func (t *TrackedConversations) add(k *TrackedConversation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live, t.all = append(t.live, k), append(t.all, k)
+	t.live, t.All = append(t.live, k), append(t.All, k)
 }
 
-func (t *trackedConversations) retire(k *trackedConversation) bool {
+func (t *TrackedConversations) retire(k *TrackedConversation) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := slices.Index(t.live, k)
@@ -64,10 +65,10 @@ func (t *trackedConversations) retire(k *trackedConversation) bool {
 	return at >= 0
 }
 
-func (t *trackedConversations) any(live bool) *trackedConversation {
+func (t *TrackedConversations) any(live bool) *TrackedConversation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from := t.all
+	from := t.All
 	if live {
 		from = t.live
 	}
@@ -77,50 +78,48 @@ func (t *trackedConversations) any(live bool) *trackedConversation {
 	return from[rand.IntN(len(from))]
 }
 
-func (t *trackedConversations) everyone() []*trackedConversation {
+func (t *TrackedConversations) everyone() []*TrackedConversation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.all)
+	return slices.Clone(t.All)
 }
 
-// begin starts a conversation between two participants.
-func (w *recordedServer) begin(from, to *participant) bool {
-	out := w.write(attempt{from: from, to: to, key: w.newKey()})
+// Begin starts a conversation between two participants.
+func (w *Server) Begin(from, to *Participant) bool {
+	out := w.Write(Attempt{From: from, To: to, Key: w.NewKey()})
 	if out.Outcome == history.Acked {
-		k := &trackedConversation{root: out.Result, sides: [2]*participant{from, to}}
-		k.said(out.Result)
-		w.conversations.add(k)
+		k := &TrackedConversation{root: out.Result, Sides: [2]*Participant{from, to}}
+		k.Add(out.Result)
+		w.Conversations.add(k)
 	}
 	return out.Outcome == history.Acked
 }
 
-func AnyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
-
 // loadClient is one of the clients that load a server until it dies.
-type loadClient struct{ *recordedServer }
+type loadClient struct{ *Server }
 
 // writer sends and replies until the server dies. Sometimes it sends the same request
 // twice at once, or gives up before the answer and repeats it.
-func (w loadClient) writer(self *participant) {
-	for !w.dying.Load() {
-		at := attempt{from: self, to: AnyOf(w.popular), key: w.newKey()}
-		var k *trackedConversation
-		if k = w.conversations.any(true); k != nil && rand.IntN(4) == 0 {
+func (w loadClient) writer(self *Participant) {
+	for !w.Dying.Load() {
+		at := Attempt{From: self, To: kit.AnyOf(w.Popular), Key: w.NewKey()}
+		var k *TrackedConversation
+		if k = w.Conversations.any(true); k != nil && rand.IntN(4) == 0 {
 			side := rand.IntN(2)
-			at.from, at.to, at.replyTo = k.sides[side], k.sides[1-side], k.question()
+			at.From, at.To, at.ReplyTo = k.Sides[side], k.Sides[1-side], k.AnyMessage()
 		}
 		switch rand.IntN(25) {
 		case 0:
-			Concurrently(2, func(int) history.Send { return w.write(at) })
+			kit.Concurrently(2, func(int) history.Send { return w.Write(at) })
 			continue
 		case 1:
 			ctx, goAway := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Microsecond)
-			w.send(ctx, at)
+			w.Send(ctx, at)
 			goAway()
 		}
-		out := w.write(at)
-		if out.Outcome == history.Acked && at.replyTo != nil {
-			k.said(out.Result)
+		out := w.Write(at)
+		if out.Outcome == history.Acked && at.ReplyTo != nil {
+			k.Add(out.Result)
 		}
 	}
 }
@@ -128,34 +127,34 @@ func (w loadClient) writer(self *participant) {
 // mover changes the status of conversations, concurrently with other movers, and reads
 // it.
 func (w loadClient) mover() {
-	for !w.dying.Load() {
-		k := w.conversations.any(true)
+	for !w.Dying.Load() {
+		k := w.Conversations.any(true)
 		if k == nil {
-			if !w.begin(AnyOf(w.senders), AnyOf(w.popular)) {
+			if !w.Begin(kit.AnyOf(w.Senders), kit.AnyOf(w.Popular)) {
 				return
 			}
 			continue
 		}
 		side := rand.IntN(2)
 		if rand.IntN(3) == 0 {
-			if _, err := w.look(context.Background(), k, k.sides[side]); err != nil {
+			if _, err := w.Look(context.Background(), k, k.Sides[side]); err != nil {
 				return
 			}
 			continue
 		}
-		out := w.move(context.Background(), k, k.sides[side], someStatus(side))
+		out := w.Move(context.Background(), k, k.Sides[side], SomeStatus(side))
 		if out.Outcome == history.Unknown {
 			return
 		}
 		ended := out.Outcome == history.Acked && history.Terminal(out.To) || history.Terminal(out.Current)
-		if ended && w.conversations.retire(k) && !w.begin(k.sides[0], k.sides[1]) {
+		if ended && w.Conversations.retire(k) && !w.Begin(k.Sides[0], k.Sides[1]) {
 			return
 		}
 	}
 }
 
-// someStatus returns a status that a side may request; final ones are rare.
-func someStatus(side int) string {
+// SomeStatus returns a status that a side may request; final ones are rare.
+func SomeStatus(side int) string {
 	dice := rand.IntN(100)
 	switch {
 	case dice < 45:
@@ -171,21 +170,21 @@ func someStatus(side int) string {
 
 // reader reads pages, transcripts and single messages.
 func (w loadClient) reader() {
-	for !w.dying.Load() {
-		k := w.conversations.any(false)
+	for !w.Dying.Load() {
+		k := w.Conversations.any(false)
 		var err error
 		switch dice := rand.IntN(10); {
 		case dice < 5 || k == nil:
-			_, err = w.page(AnyOf(w.parties()), 1+rand.IntN(30), 1+rand.IntN(4))
+			_, err = w.Page(kit.AnyOf(w.Parties()), 1+rand.IntN(30), 1+rand.IntN(4))
 		case dice < 7:
-			err = w.transcript(k, k.sides[rand.IntN(2)], 1+rand.IntN(100), 2)
+			err = w.transcript(k, k.Sides[rand.IntN(2)], 1+rand.IntN(100), 2)
 		case dice < 9:
-			_, err = w.look(context.Background(), k, k.sides[rand.IntN(2)])
+			_, err = w.Look(context.Background(), k, k.Sides[rand.IntN(2)])
 		default:
-			a := w.ask(context.Background(), k.sides[rand.IntN(2)], "GET", "/messages/"+k.question().ID.String(), nil)
+			a := w.Ask(context.Background(), k.Sides[rand.IntN(2)], "GET", "/messages/"+k.AnyMessage().ID.String(), nil)
 			var m history.Message
 			if err = w.decoded(a, &m); err == nil {
-				w.h.Saw(m)
+				w.H.Saw(m)
 			}
 		}
 		if err != nil {
@@ -194,23 +193,23 @@ func (w loadClient) reader() {
 	}
 }
 
-// listener follows a participant's stream over many connections, each resumed after the
+// Listener follows a participant's stream over many connections, each resumed after the
 // last message received.
-type listener struct {
+type Listener struct {
 	name string
-	of   *participant
+	of   *Participant
 	last history.ID
 }
 
 // follow makes one connection and records it. It ends after d, when the server dies, or
 // when the message until has arrived.
-func (l *listener) follow(w *recordedServer, d time.Duration, until history.ID) bool {
+func (l *Listener) follow(w *Server, d time.Duration, until history.ID) bool {
 	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
-	c.Asked = w.now()
+	c.Asked = w.Now()
 	c.Answered = c.Asked
 	st, refusal := l.of.Listen(l.last.String())
 	if st == nil {
-		if !w.apart.Load() && (refusal.Err == nil || !w.dying.Load()) {
+		if !w.Apart.Load() && (refusal.Err == nil || !w.Dying.Load()) {
 			w.unexpected("the stream of %s was refused: %v %d", l.of.Name, refusal.Err, refusal.Status)
 		}
 		return false
@@ -229,11 +228,11 @@ func (l *listener) follow(w *recordedServer, d time.Duration, until history.ID) 
 			done = true
 		}
 	}
-	w.h.Streamed(c)
+	w.H.Streamed(c)
 	return c.Caught
 }
 
-func (l *listener) heard(w *recordedServer, c *history.Connection, e Event) {
+func (l *Listener) heard(w *Server, c *history.Connection, e kit.Event) {
 	var heard history.Event
 	var err error
 	switch e.Name {
@@ -241,8 +240,8 @@ func (l *listener) heard(w *recordedServer, c *history.Connection, e Event) {
 		heard.Message, err = history.ParseID(e.ID)
 		l.last = heard.Message
 	case "status":
-		heard.Conversation, err = history.ParseID(Text(e.Data, "conversation_id"))
-		heard.Status = Text(e.Data, "status")
+		heard.Conversation, err = history.ParseID(kit.Text(e.Data, "conversation_id"))
+		heard.Status = kit.Text(e.Data, "status")
 	case "heartbeat":
 		return
 	default:
@@ -252,12 +251,12 @@ func (l *listener) heard(w *recordedServer, c *history.Connection, e Event) {
 	if err != nil {
 		w.unexpected("the stream of %s says %s %q: %v", l.of.Name, e.Name, e.Raw, err)
 	}
-	c.Events, c.Answered = append(c.Events, heard), w.now()
+	c.Events, c.Answered = append(c.Events, heard), w.Now()
 }
 
 // listen follows until the server dies and cuts connections at random points.
-func (l *listener) listen(w *recordedServer) {
-	for !w.dying.Load() {
+func (l *Listener) listen(w *Server) {
+	for !w.Dying.Load() {
 		l.follow(w, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})
 	}
 }

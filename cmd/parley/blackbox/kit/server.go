@@ -1,4 +1,4 @@
-package blackbox
+package kit
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"time"
 )
 
+// Announcement precedes the address in the output of a server.
 const Announcement = "parley: listening on http://"
 
 // Server is one running process of the binary.
@@ -25,16 +26,16 @@ type Server struct {
 	Addr  string
 	Dir   string
 	Flags []string
-	// binary is the program; "" is the one under test.
+	// Binary is the program; "" is the one under test.
 	Binary string
-	// nodes, if set, serve in turn at the address: the process is the first of them.
+	// Nodes, if set, serve in turn at the address: the process is the first of them.
 	Nodes *Nodes
-	// joins are flags that only the first start gets.
+	// Joins are flags that only the first start gets.
 	Joins []string
-	// through, if not empty, is a program that starts the binary, with the arguments that
+	// Through, if not empty, is a program that starts the binary, with the arguments that
 	// precede it.
 	Through []string
-	// enter, if set, calls a function in the thread that is to start the process.
+	// Enter, if set, calls a function in the thread that is to start the process.
 	Enter func(func() error) error
 	Log   *Output
 	// patience is how long the process may take until it listens; 0 is 20 s.
@@ -48,16 +49,17 @@ type Server struct {
 // Output collects the output of a process and signals when it announces its address.
 type Output struct {
 	mu        sync.Mutex
-	said      bytes.Buffer
+	written   bytes.Buffer
 	Announced chan string
 	once      sync.Once
 }
 
+// Write adds what the process wrote to its standard output.
 func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.said.Write(b)
-	for line := range strings.Lines(o.said.String()) {
+	o.written.Write(b)
+	for line := range strings.Lines(o.written.String()) {
 		addr, ok := strings.CutPrefix(line, Announcement)
 		if ok && strings.HasSuffix(addr, "\n") {
 			o.once.Do(func() { o.Announced <- strings.TrimSpace(addr) })
@@ -72,13 +74,14 @@ type stderr struct{ to *Output }
 func (e stderr) Write(b []byte) (int, error) {
 	e.to.mu.Lock()
 	defer e.to.mu.Unlock()
-	return e.to.said.Write(b)
+	return e.to.written.Write(b)
 }
 
+// Text returns the output so far.
 func (o *Output) Text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.said.String()
+	return o.written.String()
 }
 
 // Trouble returns an error if the output reports a defect, whatever the server answered.
@@ -92,6 +95,7 @@ func (o *Output) Trouble() error {
 	return nil
 }
 
+// Tail returns the end of the output for a failure message.
 func (o *Output) Tail() string {
 	said := o.Text()
 	if len(said) > 4000 {
@@ -152,6 +156,7 @@ func (s *Server) Begin(listen string) error {
 	return <-started
 }
 
+// CleanEnvironment is the environment without settings of a server.
 func CleanEnvironment() []string {
 	var env []string
 	for _, e := range os.Environ() {

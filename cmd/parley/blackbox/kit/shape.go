@@ -1,4 +1,4 @@
-package blackbox
+package kit
 
 import (
 	"math"
@@ -19,10 +19,12 @@ const (
 )
 
 var (
+	// UUIDForm is the form of the ids that the service makes.
 	UUIDForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
 )
 
+// OfKind reports whether a value is of a kind that shapes name.
 func OfKind(v any, kind string) bool {
 	switch kind {
 	case "any":
@@ -46,20 +48,20 @@ func OfKind(v any, kind string) bool {
 		_, ok := v.([]any)
 		return ok
 	case "obj":
-		_, ok := v.(obj)
+		_, ok := v.(Obj)
 		return ok
 	case "jwk":
-		k, ok := v.(obj)
+		k, ok := v.(Obj)
 		return ok && len(k) == 4 && k["kty"] == "OKP" && Text(k, "crv") != "" && Text(k, "x") != "" && Text(k, "kid") != ""
 	case "pq":
-		k, ok := v.(obj)
+		k, ok := v.(Obj)
 		return ok && len(k) == 4 && k["kty"] == "AKP" && Text(k, "alg") != "" && Text(k, "pub") != "" && Text(k, "kid") != ""
 	}
 	panic("no such kind: " + kind)
 }
 
 // Shaped checks that the object has every field of the shape with a value of its kind.
-func Shaped(t testing.TB, what string, o obj, shape string) {
+func Shaped(t testing.TB, what string, o Obj, shape string) {
 	t.Helper()
 	for field := range strings.FieldsSeq(shape) {
 		name, kind, _ := strings.Cut(field, ":")
@@ -83,7 +85,7 @@ func (a *Answer) Shaped(shape string) *Answer {
 }
 
 // Exactly checks that an object has these members and no others.
-func Exactly(t testing.TB, what string, o obj, names string) {
+func Exactly(t testing.TB, what string, o Obj, names string) {
 	t.Helper()
 	fields := strings.Fields(names)
 	if len(o) != len(fields) {
@@ -95,3 +97,6 @@ func Exactly(t testing.TB, what string, o obj, names string) {
 		}
 	}
 }
+
+// AnyUUID is the form of ids that need not contain a time.
+var AnyUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

@@ -1,4 +1,4 @@
-package blackbox
+package kit
 
 import (
 	"bytes"
@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-type obj = map[string]any
+// Obj is a JSON object.
+type Obj = map[string]any
 
 // Verbatim is a body that is sent unchanged.
 type Verbatim string
@@ -37,7 +38,7 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Raw    []byte
-	Body   obj   // when the answer is a JSON object
+	Body   Obj   // when the answer is a JSON object
 	List   []any // when it is a JSON array
 	Began  time.Time
 	Took   time.Duration
@@ -87,6 +88,7 @@ func (s *Server) callOnce(t testing.TB, token, method, path string, body any, he
 	return a
 }
 
+// Request returns the request that Call makes.
 func (s *Server) Request(token, method, path string, body any, headers ...string) (*http.Request, error) {
 	var reader io.Reader
 	switch b := body.(type) {
@@ -126,13 +128,14 @@ func (s *Server) Request(token, method, path string, body any, headers ...string
 
 var jsonMedia = regexp.MustCompile(`^application/(?:\w+\+)?json`)
 
+// Decode reads a body of JSON.
 func (a *Answer) Decode() {
 	var v any
 	if !jsonMedia.MatchString(a.Header.Get("Content-Type")) || json.Unmarshal(a.Raw, &v) != nil {
 		return
 	}
 	switch v := v.(type) {
-	case obj:
+	case Obj:
 		a.Body = v
 	case []any:
 		a.List = v
@@ -145,6 +148,7 @@ func (a *Answer) As(format string, args ...any) *Answer {
 	return a
 }
 
+// Dump describes a problem with the request and its answer.
 func (a *Answer) Dump(problem string) string {
 	if a.Err != nil {
 		return fmt.Sprintf("%s: %s: %v", a.Asked, problem, a.Err)
@@ -156,11 +160,13 @@ func (a *Answer) Dump(problem string) string {
 	return fmt.Sprintf("%s: %s\n  answered %d, request %s\n  %s", a.Asked, problem, a.Status, a.Header.Get("X-Request-ID"), body)
 }
 
+// Errorf reports a problem with the answer; the test goes on.
 func (a *Answer) Errorf(format string, args ...any) {
 	a.T.Helper()
 	a.T.Error(a.Dump(fmt.Sprintf(format, args...)))
 }
 
+// Fatalf reports a problem with the answer and ends the test.
 func (a *Answer) Fatalf(format string, args ...any) {
 	a.T.Helper()
 	a.T.Fatal(a.Dump(fmt.Sprintf(format, args...)))
@@ -259,7 +265,8 @@ func (a *Answer) RefusedByRule(code string) *Answer {
 	return a
 }
 
-func (a *Answer) Complaints(code string) []obj {
+// Complaints returns the complaints of a 422 with a code.
+func (a *Answer) Complaints(code string) []Obj {
 	a.T.Helper()
 	if a.Err != nil || a.Status != 422 || a.Body["code"] != code {
 		a.Errorf("want 422 %s", code)
@@ -270,9 +277,9 @@ func (a *Answer) Complaints(code string) []obj {
 	}
 	a.Identified()
 	details, _ := a.Body["detail"].([]any)
-	var found []obj
+	var found []Obj
 	for _, d := range details {
-		c, _ := d.(obj)
+		c, _ := d.(Obj)
 		loc, _ := c["loc"].([]any)
 		msg, _ := c["msg"].(string)
 		kind, _ := c["type"].(string)
@@ -298,6 +305,7 @@ func (a *Answer) Value() any {
 // At returns the value at a dotted path of the answer.
 func (a *Answer) At(path string) any { return At(a.Body, path) }
 
+// Str returns the text at a dotted path, which must be there.
 func (a *Answer) Str(path string) string {
 	a.T.Helper()
 	s, ok := a.At(path).(string)
@@ -319,7 +327,7 @@ func (a *Answer) Is(pairs ...any) *Answer {
 }
 
 // Items returns the rows of a page after it has checked the envelope.
-func (a *Answer) Items() []obj {
+func (a *Answer) Items() []Obj {
 	a.T.Helper()
 	rows, ok := a.Body["items"].([]any)
 	more, isBool := a.Body["has_more"].(bool)
@@ -333,19 +341,21 @@ func (a *Answer) Items() []obj {
 	return Objects(rows)
 }
 
-func Objects(rows []any) []obj {
-	out := make([]obj, 0, len(rows))
+// Objects returns the objects of a list.
+func Objects(rows []any) []Obj {
+	out := make([]Obj, 0, len(rows))
 	for _, r := range rows {
-		o, _ := r.(obj)
+		o, _ := r.(Obj)
 		out = append(out, o)
 	}
 	return out
 }
 
-func At(o obj, path string) any {
+// At returns the value at a dotted path, or nil.
+func At(o Obj, path string) any {
 	var v any = o
 	for key := range strings.SplitSeq(path, ".") {
-		m, ok := v.(obj)
+		m, ok := v.(Obj)
 		if !ok {
 			return nil
 		}
@@ -361,7 +371,8 @@ func Same(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-func Text(o obj, path string) string {
+// Text returns the text at a dotted path, or "".
+func Text(o Obj, path string) string {
 	s, _ := At(o, path).(string)
 	return s
 }

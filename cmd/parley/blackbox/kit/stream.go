@@ -1,4 +1,4 @@
-package blackbox
+package kit
 
 import (
 	"bufio"
@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
+// Streaming is a client without a timeout, for streams.
 var Streaming = &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 
 // Event is one dispatched event of a stream.
 type Event struct {
 	Name string
 	ID   string // the id in this block, "" if it has none
-	Data obj
+	Data Obj
 	Raw  string
 }
 
@@ -72,6 +73,7 @@ func (g *Agent) Listen(after string) (*Stream, *Answer) {
 	return st, a
 }
 
+// Close ends the connection.
 func (st *Stream) Close() {
 	st.cancel()
 	_ = st.Resp.Body.Close()
@@ -173,7 +175,7 @@ func (st *Stream) Next() Event {
 }
 
 // Message waits for a message event and checks its form.
-func (st *Stream) Message() obj {
+func (st *Stream) Message() Obj {
 	st.T.Helper()
 	e := st.Next()
 	if e.Name != "message" || e.ID == "" || e.ID != Text(e.Data, "id") {

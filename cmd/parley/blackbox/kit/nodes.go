@@ -1,7 +1,8 @@
-package blackbox
+package kit
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ type Nodes struct {
 	turn  atomic.Uint64
 	// place says where a node runs.
 	place func(i int) (Place, error)
-	// patience is that of servers that join.
+	// Patience is that of servers that join.
 	Patience time.Duration
 
 	mu  sync.Mutex
@@ -40,13 +41,13 @@ type Nodes struct {
 // Place is where a node runs.
 type Place struct {
 	Dir string
-	// listen is for clients, cluster for other nodes.
+	// Listen is for clients, cluster for other nodes.
 	Listen, Admin, Cluster string
-	// advertise is where other nodes reach it, "" if that is cluster.
+	// Advertise is where other nodes reach it, "" if that is cluster.
 	Advertise string
-	// enter calls a function in the thread of which the process is started, or a command is run.
+	// Enter calls a function in the thread of which the process is started, or a command is run.
 	Enter func(func() error) error
-	// binary and through are those of the process.
+	// Binary and through are those of the process.
 	Binary  string
 	Through []string
 }
@@ -314,4 +315,144 @@ func (n *Nodes) Stop() error {
 	})
 	n.All = nil
 	return errors.Join(append(faults, n.proxy.Close())...)
+}
+
+// AnyOf returns one of a list by chance.
+func AnyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
+
+// Leader is the node that leads, nil while there is none.
+func (n *Nodes) Leader() *Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.All {
+		select {
+		case <-s.Exited:
+			continue
+		default:
+		}
+		said, err := s.Operate("cluster", "status", "--json")
+		var status struct {
+			Nodes []struct {
+				Name  string
+				Leads []int
+			}
+		}
+		if err != nil || json.Unmarshal([]byte(said), &status) != nil {
+			continue
+		}
+		for _, one := range status.Nodes {
+			if len(one.Leads) == 0 {
+				continue
+			}
+			for _, s := range n.All {
+				if s.Flag("--node-name") == one.Name {
+					return s
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Follower is a node that does not lead.
+func (n *Nodes) Follower() *Server {
+	leader := n.Leader()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	others := slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader })
+	return others[rand.IntN(len(others))]
+}
+
+// StartNodes runs a cluster for one test.
+func StartNodes(t testing.TB, count int, flags ...string) *Nodes {
+	t.Helper()
+	return StartNodesAt(t, LocalPlace(t.TempDir()), count, flags...)
+}
+
+// StartNodesAt runs a cluster for one test at places of its own.
+func StartNodesAt(t testing.TB, at func(i int) (Place, error), count int, flags ...string) *Nodes {
+	t.Helper()
+	OneServerOnly(t, "it starts nodes itself")
+	n, err := openNodesAt(at, count, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil || t.Failed() {
+			t.Errorf("the nodes: %v", err)
+			for _, s := range n.All {
+				t.Logf("node %s\n%s", s.Flag("--node-name"), s.Log.Tail())
+			}
+		}
+	})
+	return n
+}
+
+// Ready waits until all nodes are ready.
+func (n *Nodes) Ready(t testing.TB) {
+	t.Helper()
+	for _, s := range n.All {
+		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			resp, err := Client.Get(s.Base + "/readyz")
+			if err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					break
+				}
+			}
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("node %s is never ready\n%s", s.Flag("--node-name"), s.Log.Tail())
+			}
+		}
+	}
+}
+
+// AnyNode is one of the nodes, for a single request. The function reports later whether it was
+// struck meanwhile.
+func (n *Nodes) AnyNode() (*Server, func() bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := AnyOf(n.All)
+	before := n.struck[s]
+	return &Server{Base: s.Base}, func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return before%2 == 1 || n.struck[s] != before
+	}
+}
+
+// Strike harms a node for a while.
+func (n *Nodes) Strike(s *Server, harm, repair func() error, while func()) error {
+	count := func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.struck == nil {
+			n.struck = map[*Server]int{}
+		}
+		n.struck[s]++
+	}
+	count()
+	defer count()
+	if err := harm(); err != nil {
+		return err
+	}
+	while()
+	return repair()
+}
+
+// StrikeKilled kills a node, and starts it again after a while.
+func (n *Nodes) StrikeKilled(s *Server, while func()) error {
+	return n.Strike(s, func() error { s.Kill(); return nil }, s.Again, while)
+}
+
+// Roles waits for a leader, and returns it and a follower.
+func (n *Nodes) Roles(t testing.TB) (leader, follower *Server) {
+	t.Helper()
+	Eventually(t, "a node leads", func() bool {
+		leader = n.Leader()
+		return leader != nil
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return leader, AnyOf(slices.DeleteFunc(slices.Clone(n.All), func(s *Server) bool { return s == leader }))
 }

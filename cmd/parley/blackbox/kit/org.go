@@ -1,4 +1,4 @@
-package blackbox
+package kit
 
 import (
 	"crypto/ecdh"
@@ -17,8 +17,9 @@ import (
 )
 
 const (
+	// NilUUID is the id that has only zeros.
 	NilUUID = "00000000-0000-0000-0000-000000000000"
-	// nobody has the layout of an id of the service but identifies nothing.
+	// Nobody has the layout of an id of the service but identifies nothing.
 	Nobody = "01900000-0000-7000-8000-00000000dead"
 )
 
@@ -29,14 +30,17 @@ type Org struct {
 	ID, Slug, Client, Secret, Token string
 }
 
+// B64 encodes bytes as base64url.
 func B64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
+// RandomHex returns n random bytes in hex.
 func RandomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)
 	return hex.EncodeToString(b)
 }
 
+// FreshSlug returns a slug that no other organization has.
 func FreshSlug() string { return "o-" + RandomHex(6) }
 
 // Work finds a nonce for a challenge: a correct one if right is set, a wrong one
@@ -64,13 +68,14 @@ func fits(sum [32]byte, difficulty int) bool {
 // Challenge requests a challenge.
 func (s *Server) Challenge(t testing.TB, slug string) *Answer {
 	t.Helper()
-	return s.Call(t, "", "POST", "/auth/register", obj{"email": "ops@" + slug + ".example", "org_slug": slug}).Want(201)
+	return s.Call(t, "", "POST", "/auth/register", Obj{"email": "ops@" + slug + ".example", "org_slug": slug}).Want(201)
 }
 
-func (a *Answer) Solution() obj {
+// Solution returns the body that solves the challenge of an answer.
+func (a *Answer) Solution() Obj {
 	a.T.Helper()
 	difficulty, _ := a.At("difficulty").(float64)
-	return obj{"challenge_id": a.Str("challenge_id"), "nonce": Work(a.Str("challenge"), int(difficulty), true)}
+	return Obj{"challenge_id": a.Str("challenge_id"), "nonce": Work(a.Str("challenge"), int(difficulty), true)}
 }
 
 // Org registers a new organization and obtains a token.
@@ -90,26 +95,32 @@ func (s *Server) Grant(t testing.TB, id, secret string) *Answer {
 		"Content-Type", "application/x-www-form-urlencoded", "Authorization", Basic(id, secret))
 }
 
+// Basic returns the header of client credentials.
 func Basic(id, secret string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret)))
 }
 
+// Get makes a request as the organization.
 func (o *Org) Get(path string, headers ...string) *Answer {
 	return o.S.Call(o.T, o.Token, "GET", path, nil, headers...)
 }
 
+// Post makes a request as the organization.
 func (o *Org) Post(path string, body any, headers ...string) *Answer {
 	return o.S.Call(o.T, o.Token, "POST", path, body, headers...)
 }
 
+// Put makes a request as the organization.
 func (o *Org) Put(path string, body any, headers ...string) *Answer {
 	return o.S.Call(o.T, o.Token, "PUT", path, body, headers...)
 }
 
+// Patch makes a request as the organization.
 func (o *Org) Patch(path string, body any, headers ...string) *Answer {
 	return o.S.Call(o.T, o.Token, "PATCH", path, body, headers...)
 }
 
+// Delete makes a request as the organization.
 func (o *Org) Delete(path string, headers ...string) *Answer {
 	return o.S.Call(o.T, o.Token, "DELETE", path, nil, headers...)
 }
@@ -120,9 +131,10 @@ type Agent struct {
 	ID, Name, Handle, PollURL string
 	Sign                      ed25519.PrivateKey
 	Seal                      *ecdh.PrivateKey
-	Record                    obj
+	Record                    Obj
 }
 
+// Path is a path below that of the agent.
 func (g *Agent) Path(rest string) string { return "/agents/" + g.ID + rest }
 
 // NewKeys creates a signing key and an encryption key.
@@ -132,11 +144,13 @@ func NewKeys() (ed25519.PrivateKey, *ecdh.PrivateKey) {
 	return sign, seal
 }
 
-func jwk(curve string, raw []byte) obj { return obj{"kty": "OKP", "crv": curve, "x": B64(raw)} }
+func jwk(curve string, raw []byte) Obj { return Obj{"kty": "OKP", "crv": curve, "x": B64(raw)} }
 
-func SignJWK(k ed25519.PrivateKey) obj { return jwk("Ed25519", k.Public().(ed25519.PublicKey)) }
+// SignJWK is the public part of a signing key.
+func SignJWK(k ed25519.PrivateKey) Obj { return jwk("Ed25519", k.Public().(ed25519.PublicKey)) }
 
-func SealJWK(k *ecdh.PrivateKey) obj { return jwk("X25519", k.PublicKey().Bytes()) }
+// SealJWK is the public part of an encryption key.
+func SealJWK(k *ecdh.PrivateKey) Obj { return jwk("X25519", k.PublicKey().Bytes()) }
 
 // Thumbprint returns the key id of RFC 7638.
 func Thumbprint(curve string, raw []byte) string {
@@ -144,21 +158,22 @@ func Thumbprint(curve string, raw []byte) string {
 	return B64(sum[:])
 }
 
+// SignKid is the id of the signing key.
 func (g *Agent) SignKid() string {
 	return Thumbprint("Ed25519", g.Sign.Public().(ed25519.PublicKey))
 }
 
 // NewAgent returns the body that creates an agent.
-func NewAgent(name string) obj {
+func NewAgent(name string) Obj {
 	sign, seal := NewKeys()
-	return obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}
+	return Obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}
 }
 
 // Agent creates an agent.
 func (o *Org) Agent(name string) *Agent {
 	o.T.Helper()
 	sign, seal := NewKeys()
-	a := o.Post("/agents", obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}).Want(201)
+	a := o.Post("/agents", Obj{"name": name, "signing_public_key": SignJWK(sign), "encryption_public_key": SealJWK(seal)}).Want(201)
 	return &Agent{
 		Org: o, ID: a.Str("id"), Name: name, Handle: a.Str("handle"), PollURL: a.Str("poll_url"),
 		Sign: sign, Seal: seal, Record: a.Body,
@@ -172,12 +187,12 @@ func Pair(t testing.TB, s *Server) (*Agent, *Agent) {
 }
 
 // Message is the smallest valid body of a send, with fields added or replaced.
-func Message(to *Agent, more ...obj) obj {
-	return Merged(obj{"to_agent_id": to.ID, "type": "svc.v1.dm", "encrypted_payload": "aGVsbG8"}, more...)
+func Message(to *Agent, more ...Obj) Obj {
+	return Merged(Obj{"to_agent_id": to.ID, "type": "svc.v1.dm", "encrypted_payload": "aGVsbG8"}, more...)
 }
 
 // Merged merges objects; later ones take precedence.
-func Merged(base obj, more ...obj) obj {
+func Merged(base Obj, more ...Obj) Obj {
 	out := maps.Clone(base)
 	for _, m := range more {
 		maps.Copy(out, m)
@@ -185,35 +200,36 @@ func Merged(base obj, more ...obj) obj {
 	return out
 }
 
-func Without(o obj, name string) obj {
+// Without returns an object without one of its fields.
+func Without(o Obj, name string) Obj {
 	out := maps.Clone(o)
 	delete(out, name)
 	return out
 }
 
 // TrySend sends as this agent and checks nothing.
-func (g *Agent) TrySend(to *Agent, more obj, headers ...string) *Answer {
+func (g *Agent) TrySend(to *Agent, more Obj, headers ...string) *Answer {
 	return g.Post("/messages", Message(to, more), append([]string{"X-Svc-Agent", g.ID}, headers...)...)
 }
 
 // Send sends as this agent and returns the message.
-func (g *Agent) Send(to *Agent, more ...obj) obj {
+func (g *Agent) Send(to *Agent, more ...Obj) Obj {
 	g.T.Helper()
-	a := g.TrySend(to, Merged(obj{}, more...)).Want(201).Shaped(MessageShape)
+	a := g.TrySend(to, Merged(Obj{}, more...)).Want(201).Shaped(MessageShape)
 	a.Is("from_agent_id", g.ID, "to_agent_id", to.ID, "direction", "sent")
 	return a.Body
 }
 
 // TryReply replies as this agent and checks nothing.
-func (g *Agent) TryReply(m obj, more obj, headers ...string) *Answer {
-	body := Merged(obj{"type": "svc.v1.dm", "encrypted_payload": "d29ybGQ"}, more)
+func (g *Agent) TryReply(m Obj, more Obj, headers ...string) *Answer {
+	body := Merged(Obj{"type": "svc.v1.dm", "encrypted_payload": "d29ybGQ"}, more)
 	return g.Post("/messages/"+Text(m, "id")+"/reply", body, append([]string{"X-Svc-Agent", g.ID}, headers...)...)
 }
 
 // Reply replies as this agent and returns the message.
-func (g *Agent) Reply(m obj, more ...obj) obj {
+func (g *Agent) Reply(m Obj, more ...Obj) Obj {
 	g.T.Helper()
-	a := g.TryReply(m, Merged(obj{}, more...)).Want(201).Shaped(MessageShape)
+	a := g.TryReply(m, Merged(Obj{}, more...)).Want(201).Shaped(MessageShape)
 	a.Is("from_agent_id", g.ID, "conversation_id", Text(m, "conversation_id"), "direction", "sent")
 	return a.Body
 }
@@ -225,9 +241,9 @@ func (g *Agent) Inbox(query string) *Answer {
 }
 
 // Pages reads a listing to its end; query sets the limit.
-func (o *Org) Pages(path, query string) []obj {
+func (o *Org) Pages(path, query string) []Obj {
 	o.T.Helper()
-	var all []obj
+	var all []Obj
 	cursor := ""
 	for range 1000 {
 		a := o.Get(path + query + cursor).Want(200)
@@ -242,12 +258,13 @@ func (o *Org) Pages(path, query string) []obj {
 }
 
 // Everything returns the whole inbox, newest first.
-func (g *Agent) Everything() []obj {
+func (g *Agent) Everything() []Obj {
 	g.T.Helper()
 	return g.Pages(g.Path("/messages"), "?limit=100")
 }
 
-func IDs(rows []obj) []string {
+// IDs returns the ids of rows.
+func IDs(rows []Obj) []string {
 	out := make([]string, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, Text(r, "id"))
@@ -256,13 +273,13 @@ func IDs(rows []obj) []string {
 }
 
 // Peek reads a message as its sender, which records no receipt.
-func (g *Agent) Peek(m obj) *Answer {
+func (g *Agent) Peek(m Obj) *Answer {
 	g.T.Helper()
 	return g.Get("/messages/"+Text(m, "id"), "X-Svc-Agent", g.ID).Want(http.StatusOK)
 }
 
 // Talk reads the conversation of a message.
-func (o *Org) Talk(m obj) *Answer {
+func (o *Org) Talk(m Obj) *Answer {
 	o.T.Helper()
 	return o.Get("/conversations/" + Text(m, "conversation_id")).Want(200)
 }
@@ -279,6 +296,7 @@ func Eventually(t testing.TB, what string, happened func() bool) {
 	}
 }
 
+// Must ends the test at an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
