@@ -19,10 +19,11 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath -pgo=off
 export CGO_ENABLED := 0
 
 # These build the binary and look at it from outside, which the test cache does
-# not notice: they always run.
+# not notice: they always run. The packages of the black box run one after the other: the
+# tests of each run in parallel already, and some measure how fast the server answers.
 BLACKBOX := ./cmd/parley/blackbox
 JUDGES := ./cmd/parley/judges
-INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
+INSIDE = $$($(GO) list ./... | grep -v -e /blackbox/ -e /judges$$)
 # Where goroutines meet, and where secrets are judged. What is long only because it
 # tries much is left to the unit tests.
 RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/query ./actors/query/cache ./persistence ./persistence/keyring ./persistence/seal ./http ./http/auth ./http/connlimit ./http/egress ./http/httpserver ./http/limit ./http/overload ./http/streams
@@ -73,11 +74,12 @@ PATIENT := lint race unit check-generated
 LOGS := bin/test
 # The binary that the black box, the judges and the bench's tests run.
 BUILT := $(CURDIR)/$(LOGS)/parley
+BUILD = $(GO) build -ldflags "-s -w" -o $(BUILT) ./cmd/parley
 
 .PHONY: test
 test: ## Everything that CI runs, two steps at a time; each is printed when it ends
 	@rm -rf $(LOGS) && mkdir -p $(LOGS)
-	$(GO) build -ldflags "-s -w" -o $(BUILT) ./cmd/parley
+	$(BUILD)
 	@$(SAY) "two steps at a time: $(STEPS)"
 	@echo "each is printed when it ends; until then see $(LOGS)/*.log"
 	@PARLEY_BIN=$(BUILT) $(MAKE) --no-print-directory --jobs=2 $(STEPS:%=step-%)
@@ -113,7 +115,9 @@ unit: haproxy ## Layers, rules, journal, doors, command line
 .PHONY: blackbox
 blackbox: haproxy ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
 	@$(SAY) "black box"
-	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 30m)
+	@mkdir -p $(LOGS)
+	[ -n "$${PARLEY_BIN:-}" ] || $(BUILD)
+	$(call RUN,PARLEY_BIN=$${PARLEY_BIN:-$(BUILT)},standard-quiet,$(BLACKBOX)/...,-count=1 -timeout 30m -p 1)
 
 .PHONY: test-short
 test-short: ## The quick part of the tests
@@ -197,42 +201,42 @@ sim: ## Simulate a cluster that fails, with SEEDS (2000) seeds
 .PHONY: soak-cluster
 soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clusters, again and again
 	@$(SAY) "200 kills; frozen disks, damaged files, slow networks"
-	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestNodesKilled|TestLeaderDiskStalls|TestFollowerRots|TestLeaderRots|TestSlowNetwork)$$' -nodes.kills 200 -nodes.stalls 20 -nodes.rot 6 -nodes.delays 5
+	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX)/nodes -run '^(TestNodesKilled|TestLeaderDiskStalls|TestFollowerRots|TestLeaderRots|TestSlowNetwork)$$' -nodes.kills 200 -nodes.stalls 20 -nodes.rot 6 -nodes.delays 5
 	@$(SAY) "older copies of directories; nodes that are added and removed on slow disks"
-	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced|TestRemovalRefusesNobody)$$' -nodes.orders 30
+	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX)/nodes -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced|TestRemovalRefusesNobody)$$' -nodes.orders 30
 	$(GO) test -count=1 -v -timeout 30m ./cluster -run '^TestMembersChangeOnSlowDisks$$' -members.rounds 300
 	@$(SAY) "100,000 agents with cards and webhooks"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestLeaderOfManyKilled$$' -nodes.many 100000
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^TestLeaderOfManyKilled$$' -nodes.many 100000
 	@$(SAY) "a million malformed frames of each type, of members"
 	$(GO) test -count=1 -v -timeout 120m ./cluster -run '^TestMalformedFrames$$' -frames.inputs 1000000
 	@$(SAY) "scripts on one server and on three nodes"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestNodesAnswerAlike$$' -nodes.scripts 20
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^TestNodesAnswerAlike$$' -nodes.scripts 20
 	@$(SAY) "the stories of one server at a follower"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -at.follower
+	$(GO) test -count=1 -v -timeout 60m -p 1 $(BLACKBOX)/... -at.follower
 	@$(SAY) "upgrades from a former program"
-	$(GO) test -count=5 -v -timeout 60m $(BLACKBOX) -run '^TestRollingUpgrade$$' -nodes.upgrade
+	$(GO) test -count=5 -v -timeout 60m $(BLACKBOX)/nodes -run '^TestRollingUpgrade$$' -nodes.upgrade
 	@$(SAY) "1 GiB to a blank node"
-	$(GO) test -count=1 -v -timeout 30m $(BLACKBOX) -run '^TestBlankNodeUnderLoad$$' -nodes.content 1024
+	$(GO) test -count=1 -v -timeout 30m $(BLACKBOX)/nodes -run '^TestBlankNodeUnderLoad$$' -nodes.content 1024
 	@$(SAY) "partitions"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestPartitions|TestNoMajority)$$' -nodes.partitions 10
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^(TestPartitions|TestNoMajority)$$' -nodes.partitions 10
 	@$(SAY) "stops, halts, full disks, histories, groups and webhooks, again and again"
-	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestRollingRestart|TestLeaderHalted|TestLeaderDiskFull|TestFollowerDiskFull|TestStopOnFullDisk|TestKeysWaitForRoom|TestNodesGroupsUnderKills|TestNodesKillsDuringDelivery)$$'
+	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX)/nodes -run '^(TestRollingRestart|TestLeaderHalted|TestLeaderDiskFull|TestFollowerDiskFull|TestStopOnFullDisk|TestKeysWaitForRoom|TestNodesGroupsUnderKills|TestNodesKillsDuringDelivery)$$'
 	@$(SAY) "wall clocks that jump or are wrong, in a binary that takes minutes to build"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestClockJumps|TestWrongClock)$$' -nodes.clocks 10
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^(TestClockJumps|TestWrongClock)$$' -nodes.clocks 10
 
 .PHONY: soak-bounds
 soak-bounds: server ## Take all connections, and leave answers unread, as docs/limits.md says
-	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
-	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestTenantEndsAtItsQuotas$$' -tenant.for 10m -tenant.stored 1000000000
+	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX)/limits -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
+	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX)/limits -run '^TestTenantEndsAtItsQuotas$$' -tenant.for 10m -tenant.stored 1000000000
 
 # The attackers of docs/measurements/faults.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m
 .PHONY: soak
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"
-	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
+	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX)/durability -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
 	@$(SAY) "streams"
-	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestStreamsUnderLoad$$' -soak.streams 9000
+	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX)/limits -run '^TestStreamsUnderLoad$$' -soak.streams 9000
 	@$(SAY) "more power failures, disk faults and flipped bytes; all vectors of XAES-256-GCM"
 	$(GO) test -count=1 -timeout 30m ./persistence ./persistence/seal -exhaustive
 	$(GO) test -count=1 -timeout 30m ./persistence/keyring -exhaustive -rapid.checks 1000
