@@ -31,17 +31,18 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceControl(t *testing.T) {
 	const spec = "# S\n\n## A\n\nIt is red. It is large: see below.\n\n| Field | Type |\n|---|---|\n| x | int |\n| y | int |\n\n1. First.\n2. How: not shown.\n\n## B\n\n| Method | Path |\n|---|---|\n| GET | /x |\n| GET | /y |\n"
-	const page = "# C\n\n## A\n\n| Field | Held by |\n|---|---|\n| x | `a.TestX` |\n| y | `a.TestX/part one`, `j/x.mjs` |\n\n| Rule | Held by |\n|---|---|\n| It is red. | `a.TestX` |\n| First. | `b/a.TestY` |\n\n## B\n\n| Method · Path | Held by |\n|---|---|\n| GET · /x | `a.TestX` |\n| GET · /y | `a.TestX` |\n"
-	tests := map[string]testSource{"c/a.TestX": {literals: []string{"part one"}}, "b/a.TestY": {}}
+	const page = "# C\n\n## A\n\n| Field | Held by |\n|---|---|\n| x | `a.TestX` |\n| y | `a.TestX/part one`, `e/d.TestZ`, `j/x.mjs` |\n\n| Rule | Held by |\n|---|---|\n| It is red. | `a.TestX` |\n| First. | `b/a.TestY` |\n\n## B\n\n| Method · Path | Held by |\n|---|---|\n| GET · /x | `a.TestX` |\n| GET · /y | `a.TestX` |\n"
+	tests := map[string]testSource{"c/a.TestX": {literals: []string{"part one"}}, "b/a.TestY": {}, "e/d.TestZ": {}, "f/d.TestZ": {}}
 	there := func(file string) bool { return file == "cmd/parley/judges/j/x.mjs" || file == "cmd/parley/j/x.mjs" }
 	for name, change := range map[string][2]string{
-		"a row is missing":            {"| y | `a.TestX/part one`, `j/x.mjs` |\n", ""},
+		"a row is missing":            {"| y | `a.TestX/part one`, `e/d.TestZ`, `j/x.mjs` |\n", ""},
 		"a row is there twice":        {"| x | `a.TestX` |\n", "| x | `a.TestX` |\n| x | `a.TestX` |\n"},
 		"a row that nothing requires": {"| GET · /y |", "| GET · /z |"},
 		"a row without a test":        {"| x | `a.TestX` |", "| x |  |"},
 		"a test that does not exist":  {"| x | `a.TestX` |", "| x | `a.TestZ` |"},
 		"another part":                {"part one", "part two"},
 		"an ambiguous package":        {"`b/a.TestY`", "`d.TestY`"},
+		"a name of two packages":      {"`e/d.TestZ`", "`d.TestZ`"},
 		"a judge that does not exist": {"j/x.mjs", "j/y.mjs"},
 		"a rule is missing":           {"| First. | `b/a.TestY` |\n", ""},
 		"a rule in other words":       {"| It is red. |", "| It is blue. |"},
@@ -215,7 +216,7 @@ func testsOf(t *testing.T, root fs.FS) map[string]testSource {
 var subtest = regexp.MustCompile(`^(.*\.\w+)/(.+)$`)
 
 // unheld returns what is wrong with the tests that a row names, or "". A test is named by
-// the end of its package's path; a judge by its file.
+// as much of the end of its package's path as no other has; a judge by its file.
 func unheld(row []string, tests map[string]testSource, there func(file string) bool) string {
 	if len(row) != 2 || strings.Count(row[1], "`") < 2 {
 		return "no test"
