@@ -92,7 +92,7 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	}
 	var a *kit.Answer
 	if strings.HasSuffix(route, "/stream") || strings.HasSuffix(route, "/export") {
-		a = openPath(c.s, t, token, ask.path, headers...)
+		a = openPath(t, c.s, token, ask.path, headers...)
 	} else {
 		a = c.s.Call(t, token, method, ask.path, ask.body, headers...)
 	}
@@ -119,7 +119,7 @@ func withoutID(path string) string {
 }
 
 // openPath requests a stream and closes it as soon as the answer begins.
-func openPath(s *kit.Server, t *testing.T, token, path string, headers ...string) *kit.Answer {
+func openPath(t *testing.T, s *kit.Server, token, path string, headers ...string) *kit.Answer {
 	a := &kit.Answer{T: t, Asked: "GET " + path}
 	req, err := s.Request(token, "GET", path, nil, headers...)
 	if err != nil {

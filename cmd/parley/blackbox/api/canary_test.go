@@ -27,10 +27,10 @@ func TestCanaries(t *testing.T) {
 		admin := kit.FreeAddress(t)
 		s := kit.Start(t, "--journals", journals, "--poll-limit", "0/0", "--access-log", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
 		c := kit.PlantCanaries()
-		scene := setUp(c, t, s)
+		scene := setUp(t, c, s)
 		useCorrectly(c, scene)
-		useIncorrectly(c, t, scene)
-		sendBrokenHTTP(c, t, scene)
+		useIncorrectly(t, c, scene)
+		sendBrokenHTTP(t, c, scene)
 		for _, path := range []string{"/metrics", "/livez", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/nothing"} {
 			if names := c.Found(kit.Fetch(t, s.AdminToken(t), "http://"+admin+path)); len(names) > 0 {
 				t.Errorf("%s shows %v", path, names)
@@ -38,7 +38,7 @@ func TestCanaries(t *testing.T) {
 		}
 		before := s.Log
 		s.Kill()
-		searchData(c, t, s.Dir, scene.alice.Org.ID)
+		searchData(t, c, s.Dir, scene.alice.Org.ID)
 		s.Restart(t)
 		scene.alice.Send(scene.bob)
 		if err := s.Drain(10 * time.Second); err != nil {
@@ -63,7 +63,7 @@ func TestCanaries(t *testing.T) {
 
 // setUp registers the organizations and agents and records the secrets that the server
 // issued.
-func setUp(c kit.Canaries, t *testing.T, s *kit.Server) *accessScene {
+func setUp(t *testing.T, c kit.Canaries, s *kit.Server) *accessScene {
 	t.Helper()
 	scene := &accessScene{s: s, alice: s.Org(t).Agent("alice"), bob: s.Org(t).Agent("bob"), carol: s.Org(t).Agent("carol")}
 	slug := kit.FreshSlug()
@@ -119,7 +119,7 @@ func useCorrectly(c kit.Canaries, scene *accessScene) {
 }
 
 // useIncorrectly makes every kind of mistake, each with a canary in it.
-func useIncorrectly(c kit.Canaries, t *testing.T, scene *accessScene) {
+func useIncorrectly(t *testing.T, c kit.Canaries, scene *accessScene) {
 	t.Helper()
 	s, a, b := scene.s, scene.alice, scene.bob
 	for _, r := range bodiedRoutes(t, s) {
@@ -146,7 +146,7 @@ func useIncorrectly(c kit.Canaries, t *testing.T, scene *accessScene) {
 }
 
 // sendBrokenHTTP sends requests that the HTTP parser rejects or that break off.
-func sendBrokenHTTP(c kit.Canaries, t *testing.T, scene *accessScene) {
+func sendBrokenHTTP(t *testing.T, c kit.Canaries, scene *accessScene) {
 	t.Helper()
 	authorization := "Authorization: Bearer " + scene.alice.Token
 	poll := strings.TrimPrefix(scene.alice.PollURL, scene.s.Base)
@@ -164,7 +164,7 @@ func sendBrokenHTTP(c kit.Canaries, t *testing.T, scene *accessScene) {
 
 // searchData searches the data directory, in which contents are sealed. It also searches
 // for ids, which are not: that shows that the search works.
-func searchData(c kit.Canaries, t *testing.T, dir, orgID string) {
+func searchData(t *testing.T, c kit.Canaries, dir, orgID string) {
 	t.Helper()
 	var all []byte
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

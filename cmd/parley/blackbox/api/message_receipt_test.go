@@ -24,7 +24,7 @@ func receiptOf(g *kit.Agent, m obj) string {
 
 // proven checks the signature of a receipt with the server's key document, and returns what
 // it says and the id of its key.
-func proven(s *kit.Server, t testing.TB, receipt string) (claims obj, kid any) {
+func proven(t testing.TB, s *kit.Server, receipt string) (claims obj, kid any) {
 	t.Helper()
 	header, claims, signed, signature := kit.ClaimsOf(t, receipt)
 	kit.Exactly(t, "the header", header, "alg kid typ")
@@ -52,7 +52,7 @@ func TestMessageReceipt(t *testing.T) {
 		if again, theirs := receiptOf(a, m), receiptOf(b, m); again != receipt || theirs != receipt {
 			t.Errorf("the receipt is %s, then %s, the recipient's %s", receipt, again, theirs)
 		}
-		claims, kid := proven(s, t, receipt)
+		claims, kid := proven(t, s, receipt)
 		kit.Exactly(t, "the claims", claims, "iss iat message_id conversation_id position payload_sha256 encryption_version type from_agent_id from_handle to_agent_id to_handle group_id accepted_at")
 		sum := sha256.Sum256([]byte("c2VhbGVk__8="))
 		wanted := obj{
@@ -81,7 +81,7 @@ func TestMessageReceipt(t *testing.T) {
 				a.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": "paused"}).Want(200)
 			}
 			reply := []*kit.Agent{a, b}[i%2].Reply(m)
-			claims, _ := proven(s, t, receiptOf(b, reply))
+			claims, _ := proven(t, s, receiptOf(b, reply))
 			if place := claims["position"].(float64); place <= places[i] || claims["message_id"] != reply["id"] {
 				t.Errorf("reply %d has the place %v after %v: %v", i, place, places[i], claims)
 			} else {
@@ -97,7 +97,7 @@ func TestMessageReceipt(t *testing.T) {
 			r.Broadcast(a)
 			copies := grouptest.CopiesOf(b)
 			own := copies[len(copies)-1]
-			claims, _ := proven(s, t, receiptOf(b, own))
+			claims, _ := proven(t, s, receiptOf(b, own))
 			if claims["group_id"] != r.ID || claims["to_agent_id"] != b.ID || claims["to_handle"] != b.Handle || claims["message_id"] != own["id"] || claims["position"].(float64) <= float64(want) {
 				t.Errorf("the receipt of a copy: %v", claims)
 			}
@@ -124,17 +124,17 @@ func TestReceiptKeyRotate(t *testing.T) {
 		a, b := kit.Pair(t, s)
 		m := a.Send(b)
 		former := receiptOf(a, m)
-		said, kid := proven(s, t, former)
+		said, kid := proven(t, s, former)
 		kids := map[any]bool{kid: true}
 		for range 2 {
 			kit.Succeeds(t, "key", "rotate", "--receipts", "--admin", "http://"+admin, "--data", s.Dir)
 			for range 2 {
-				again, now := proven(s, t, receiptOf(a, m))
+				again, now := proven(t, s, receiptOf(a, m))
 				kids[now] = true
 				if !kit.Same(again, said) {
 					t.Errorf("the new receipt says %v, the former %v", again, said)
 				}
-				proven(s, t, former)
+				proven(t, s, former)
 				s.Kill()
 				s.Restart(t)
 			}

@@ -33,7 +33,7 @@ func shapedCard(a *kit.Answer) *kit.Answer {
 }
 
 // public gets an agent's card without a token.
-func card(g *kit.Agent, t testing.TB) *kit.Answer {
+func card(t testing.TB, g *kit.Agent) *kit.Answer {
 	t.Helper()
 	return g.S.Call(t, "", "GET", g.Path("/card"), nil)
 }
@@ -41,7 +41,7 @@ func card(g *kit.Agent, t testing.TB) *kit.Answer {
 func TestCard(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		g := s.Org(t).Agent("carded")
-		card(g, t).Refused(404, "not_found")
+		card(t, g).Refused(404, "not_found")
 		g.Delete(g.Path("/card")).As("without a card").Want(204)
 		made := shapedCard(g.Put(g.Path("/card"), kit.FullCard()).Want(200))
 		made.Is(
@@ -112,7 +112,7 @@ func TestCardUpsert(t *testing.T) {
 		if second.Str("updated_at") <= first.Str("updated_at") {
 			second.Errorf("updated_at did not move from %s", first.Str("updated_at"))
 		}
-		if got := card(g, t).Want(200); !kit.Same(got.Body, second.Body) {
+		if got := card(t, g).Want(200); !kit.Same(got.Body, second.Body) {
 			got.Errorf("the card is not the last one")
 		}
 		time.Sleep(2 * time.Millisecond)
@@ -122,7 +122,7 @@ func TestCardUpsert(t *testing.T) {
 		}
 		g.Delete(g.Path("/card")).Want(204)
 		g.Delete(g.Path("/card")).As("again").Want(204)
-		card(g, t).Refused(404, "not_found")
+		card(t, g).Refused(404, "not_found")
 		third := g.Put(g.Path("/card"), kit.PlainCard()).Want(200)
 		if third.Str("created_at") <= first.Str("created_at") {
 			third.Errorf("a new card has the instant of the deleted one")
@@ -162,7 +162,7 @@ func TestCardFollowsTheAgent(t *testing.T) {
 		sign, seal := kit.NewKeys()
 		keyed := g.Post(g.Path("/keys"), obj{"signing_public_key": kit.SignJWK(sign), "encryption_public_key": kit.SealJWK(seal)}).Want(200)
 		g.Patch(g.Path(""), obj{"human_oversight": false}).Want(200)
-		card(g, t).Want(200).Is("svc.signing_key", keyed.At("signing_public_key"), "svc.encryption_key", keyed.At("encryption_public_key"),
+		card(t, g).Want(200).Is("svc.signing_key", keyed.At("signing_public_key"), "svc.encryption_key", keyed.At("encryption_public_key"),
 			"svc.verification_words", keyed.At("verification_words"), "svc.human_oversight", false, "updated_at", made.At("updated_at"))
 	})
 }
@@ -171,14 +171,14 @@ func TestCardCaching(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		g := s.Org(t).Agent("carded")
 		g.Put(g.Path("/card"), kit.PlainCard()).Want(200)
-		a := card(g, t).Want(200)
+		a := card(t, g).Want(200)
 		tag, changed := a.Header.Get("ETag"), a.Header.Get("Last-Modified")
 		if a.Header.Get("Cache-Control") != "public, max-age=300" || tag == "" || changed == "" {
 			a.Errorf("headers %v", a.Header)
 		}
 		s.Call(t, "", "GET", g.Path("/card"), nil, "If-None-Match", tag).Want(304)
 		kit.Eventually(t, "the date suffices", func() bool { // not in the second of the change
-			changed := card(g, t).Want(200).Header.Get("Last-Modified")
+			changed := card(t, g).Want(200).Header.Get("Last-Modified")
 			return s.Call(t, "", "GET", g.Path("/card"), nil, "If-Modified-Since", changed).Status == 304
 		})
 		g.Patch(g.Path(""), obj{"human_oversight": false}).Want(200)
@@ -289,7 +289,7 @@ func TestCardFields(t *testing.T) {
 		} {
 			g.Put(g.Path("/card"), c.body).As("%s", c.what).Invalid(c.loc, c.kind)
 		}
-		card(g, t).As("nothing was published").Refused(404, "not_found")
+		card(t, g).As("nothing was published").Refused(404, "not_found")
 		s.Call(t, "", "GET", "/agents/x/card", nil).Invalid("path.id", "uuid_parsing")
 		g.Put("/agents/x/card", kit.PlainCard()).Invalid("path.id", "uuid_parsing")
 		g.Put("/agents/"+g.Handle+"/card", kit.PlainCard()).Invalid("path.id", "uuid_parsing")
@@ -360,7 +360,7 @@ func TestCardSecurity(t *testing.T) {
 				a.Errorf("located at %s, want %s", loc, c.loc)
 			}
 		}
-		card(g, t).Want(200).Is("svc.a2a_enabled", false)
+		card(t, g).Want(200).Is("svc.a2a_enabled", false)
 		put(true, obj{"security": nil, "securitySchemes": nil}).As("with nulls").Want(200)
 		put(nil, schemes).As("of an agent that has A2A").RefusedByRule("card_security_fields")
 		put(false, security).As("of an agent that had A2A until now").RefusedByRule("card_security_fields")
@@ -391,14 +391,14 @@ func TestCardAccess(t *testing.T) {
 		other.Put(g.Path("/card"), obj{}).As("the schema comes first").Invalid("body.name", "missing")
 		s.Call(t, "", "GET", "/agents/"+kit.Nobody+"/card", nil).Refused(404, "not_found")
 		s.Call(t, "", "GET", "/agents/nobody@"+g.Slug+".localhost/card", nil).Refused(404, "not_found")
-		card(g, t).Want(200)
+		card(t, g).Want(200)
 
 		unlisted := g.Org.Post("/agents", kit.Merged(kit.NewAgent("unlisted"), obj{"unlisted": true})).Want(201).Str("id")
 		g.Put("/agents/"+unlisted+"/card", kit.Merged(kit.PlainCard(), obj{"is_public": true})).Want(200)
 		s.Call(t, "", "GET", "/agents/"+unlisted+"/card", nil).As("unlisted, by exact id").Want(200).Is("is_public", true)
 
 		g.Delete(g.Path("")).Want(204)
-		card(g, t).As("revoked").Refused(404, "not_found")
+		card(t, g).As("revoked").Refused(404, "not_found")
 		s.Call(t, "", "GET", "/agents/"+g.Handle+"/card", nil).As("revoked, by handle").Refused(404, "not_found")
 		g.Put(g.Path("/card"), kit.PlainCard()).Refused(410, "gone")
 		g.Delete(g.Path("/card")).Refused(410, "gone")
@@ -420,11 +420,11 @@ func TestCardSurvives(t *testing.T) {
 		revoked.Delete(revoked.Path("")).Want(204)
 		s.Kill()
 		s.Restart(t)
-		if got := card(kept, t).Want(200); !kit.Same(got.Body, want.Body) {
+		if got := card(t, kept).Want(200); !kit.Same(got.Body, want.Body) {
 			got.Errorf("the card was %v", want.Body)
 		}
-		card(deleted, t).Refused(404, "not_found")
-		card(revoked, t).Refused(404, "not_found")
+		card(t, deleted).Refused(404, "not_found")
+		card(t, revoked).Refused(404, "not_found")
 		again := kept.Put(kept.Path("/card"), kit.PlainCard()).Want(200)
 		again.Is("created_at", want.At("created_at"))
 		if err := s.Drain(10 * time.Second); err != nil {
@@ -449,11 +449,11 @@ func TestCardBrand(t *testing.T) {
 		g := o.Agent("carded")
 		a := g.Put(g.Path("/card"), kit.Merged(kit.PlainCard(), obj{"acme": obj{"categories": []any{"A"}}, "svc": obj{"categories": []any{"B"}}})).Want(200)
 		a.Is("acme.categories", []any{"a"}, "acme.handle", g.Handle, "acme.trust_tier", 1, "svc", nil)
-		card(g, t).Want(200).Is("acme.categories", []any{"a"}, "svc", nil)
+		card(t, g).Want(200).Is("acme.categories", []any{"a"}, "svc", nil)
 		g.Put(g.Path("/card"), kit.Merged(kit.PlainCard(), obj{"acme": obj{"categories": "a"}})).Invalid("body.acme.categories", "list_type")
 		g.Put(g.Path("/card"), kit.Merged(kit.PlainCard(), obj{"acme": obj{"payload_schemas": obj{"dm": "urn:a:b"}}})).Invalid("body.acme.payload_schemas.dm", "value_error")
 		tier(o, "0")
-		card(g, t).Want(200).Is("acme.trust_tier", 0, "acme.verified", false)
+		card(t, g).Want(200).Is("acme.trust_tier", 0, "acme.verified", false)
 		g.Put(g.Path("/card"), kit.PlainCard()).As("at tier 0").Want(200)
 	})
 }

@@ -109,7 +109,7 @@ func (f *fillers) end() {
 }
 
 // waitUntilSick waits until /health is 503 and names a reason.
-func waitUntilSick(s *kit.Server, t testing.TB, within time.Duration) {
+func waitUntilSick(t testing.TB, s *kit.Server, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.Call(t, "", "GET", "/health", nil)
@@ -122,7 +122,7 @@ func waitUntilSick(s *kit.Server, t testing.TB, within time.Duration) {
 	}
 }
 
-func waitUntilHealthy(s *kit.Server, t testing.TB, within time.Duration) {
+func waitUntilHealthy(t testing.TB, s *kit.Server, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.Call(t, "", "GET", "/health", nil)
@@ -192,7 +192,7 @@ func fullDisk(t *testing.T, s *kit.Server, disk *kit.SmallDisk) {
 	a, b := kit.Pair(t, s)
 	f := fill(t, a, b)
 	f.waitUntilFull(30 * time.Second)
-	waitUntilSick(s, t, time.Second)
+	waitUntilSick(t, s, time.Second)
 	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
 		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.Free()>>10)
 	if n := f.unknown.Load(); n > 0 {
@@ -202,10 +202,10 @@ func fullDisk(t *testing.T, s *kit.Server, disk *kit.SmallDisk) {
 
 	disk.Drop("ballast")
 	t.Logf("resumed %v after space was freed", f.resumes(5*time.Second))
-	waitUntilHealthy(s, t, 2*time.Second)
+	waitUntilHealthy(t, s, 2*time.Second)
 
 	disk.Ballast("outside", -1)
-	waitUntilSick(s, t, time.Second)
+	waitUntilSick(t, s, time.Second)
 	time.Sleep(500 * time.Millisecond)
 	disk.Ballast("more", -1)
 	disk.Drop("more")
@@ -213,7 +213,7 @@ func fullDisk(t *testing.T, s *kit.Server, disk *kit.SmallDisk) {
 	t.Logf("filled by other files, resumed %v after space was freed", f.resumes(15*time.Second))
 
 	disk.Ballast("outside", -1)
-	waitUntilSick(s, t, time.Second)
+	waitUntilSick(t, s, time.Second)
 	f.end()
 	s.Kill()
 	startFull(t, s, b)

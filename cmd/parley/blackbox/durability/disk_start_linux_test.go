@@ -52,7 +52,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 			for round := range 4 {
 				disk.Drop(fmt.Sprint("others", round))
 			}
-			waitUntilHealthy(s, t, 10*time.Second)
+			waitUntilHealthy(t, s, 10*time.Second)
 			send().Want(201)
 			kit.Eventually(t, "space is kept again", func() bool { return len(ballastOf(t, s)) == 16 })
 

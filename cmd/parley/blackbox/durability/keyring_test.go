@@ -157,7 +157,7 @@ func TestKeyringDamage(t *testing.T) {
 			}
 			continue
 		}
-		repairs(s, t, what, c.says, first, o)
+		repairs(t, s, what, c.says, first, o)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestALostKeyringIsNotMadeAnew(t *testing.T) {
 }
 
 // repairs starts a server, which must repair a file of the keyring and log its name.
-func repairs(s *kit.Server, t *testing.T, what, file string, orgs ...*kit.Org) {
+func repairs(t *testing.T, s *kit.Server, what, file string, orgs ...*kit.Org) {
 	t.Helper()
 	again, err := kit.Launch(s.Addr, s.Dir)
 	if err != nil {

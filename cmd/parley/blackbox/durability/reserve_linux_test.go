@@ -29,7 +29,7 @@ func TestReadsBelowTheReserve(t *testing.T) {
 		w := newReadFixture(t, s)
 		w.reads()
 		disk.Below(4 << 20)
-		waitUntilSick(s, t, time.Second)
+		waitUntilSick(t, s, time.Second)
 		w.reads()
 		w.refused()
 		for range 5 { // the server may check the space before or after it reads the keys
@@ -37,13 +37,13 @@ func TestReadsBelowTheReserve(t *testing.T) {
 				t.Fatalf("SIGTERM below the reserve: %v", err)
 			}
 			s.Restart(t)
-			waitUntilSick(s, t, time.Second)
+			waitUntilSick(t, s, time.Second)
 			w.reads()
 		}
 		w.refused()
 		w.reads()
 		disk.Drop("below")
-		waitUntilHealthy(s, t, 2*time.Second)
+		waitUntilHealthy(t, s, 2*time.Second)
 		w.taken()
 		w.reads()
 		if err := s.Drain(10 * time.Second); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // restrict restarts the server with the quotas of the public profile.
-func restrict(s *kit.Server, t *testing.T) {
+func restrict(t *testing.T, s *kit.Server) {
 	t.Helper()
 	s.Kill()
 	s.Flags[len(s.Flags)-1] = "public"
@@ -29,7 +29,7 @@ func TestSeatCeiling(t *testing.T) {
 		members := o.NewAgents(70, "m")
 		r.Patch(obj{"enrollment_policy": "open"}).Want(200)
 		r.JoinAll(members[:60])
-		restrict(s, t)
+		restrict(t, s)
 		o.Get("/org/quotas").Want(200).Is("quotas.group_members.limit", 64)
 		joined := 0
 		for _, answered := range kit.Concurrently(10, func(i int) *kit.Answer { return r.Join(members[60+i]) }) {
@@ -70,7 +70,7 @@ func TestGroupQuota(t *testing.T) {
 			g.Get("/org/quotas").Want(200).Is("quotas.groups.used", n)
 		}
 		used(2)
-		restrict(s, t)
+		restrict(t, s)
 		for range 3 {
 			groups = append(groups, grouptest.New(g))
 		}
@@ -103,7 +103,7 @@ func TestGroupMessageSlots(t *testing.T) {
 		g, members := o.Agent("g"), other.NewAgents(9, "m")
 		r := grouptest.NewWithPolicy(g, "closed", members...)
 		guest := other.Agent("guest")
-		restrict(s, t)
+		restrict(t, s)
 		slots := func(what string, by *kit.Agent, n float64) {
 			t.Helper()
 			if got := by.Get("/org/quotas").Want(200).Is("quotas.messages_per_day.limit", 100).At("quotas.messages_per_day.used"); got != n {

@@ -196,7 +196,7 @@ func RunOn(t *testing.T, on []*Variant, test func(t *testing.T, s *Server)) {
 	}
 }
 
-// OnOneNode is each without clusters: what the test is about is kept by each node for itself.
+// OnOneNode is Each without clusters: what the test is about is kept by each node for itself.
 func OnOneNode(t *testing.T, _ string, test func(t *testing.T, s *Server)) {
 	t.Parallel()
 	RunOn(t, Variants, test)

@@ -36,9 +36,9 @@ func TestNodesAnswerAlike(t *testing.T) {
 			l.delay.Store(int64(3 * time.Millisecond))
 		}
 		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, kit.Start(t, "--journals", "4"), seed, requests))
-		term := clusterStatusOf(n.Node(0), t).Groups[0].Term
+		term := clusterStatusOf(t, n.Node(0)).Groups[0].Term
 		got := runAlike(t, n.Server(), seed, requests)
-		if now := clusterStatusOf(n.Node(0), t).Groups[0].Term; now != term {
+		if now := clusterStatusOf(t, n.Node(0)).Groups[0].Term; now != term {
 			t.Skipf("NOT CHECKED: the machine is so busy that term %d ended, and some answers may be 503", term)
 		}
 		compareAnswers(t, fmt.Sprintf("seed %d, 3 nodes", seed), want, got)

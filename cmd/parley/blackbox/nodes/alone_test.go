@@ -27,7 +27,7 @@ func TestNodeAlone(t *testing.T) {
 	other.Kill()
 	n.Node(2).Kill()
 	n.ConsistsOf(n.Node(0))
-	eventuallyStatus(alone, t, "no node leads", func(c clusterStatus) bool { return c.Groups[0].Leader == nil })
+	eventuallyStatus(t, alone, "no node leads", func(c clusterStatus) bool { return c.Groups[0].Leader == nil })
 
 	if said, err := backup(); err == nil || !strings.Contains(said, "not caught up") {
 		t.Errorf("a node without a leader makes a backup: %v %s", err, said)
@@ -44,16 +44,16 @@ func TestNodeAlone(t *testing.T) {
 			t.Errorf("cluster %s says, without %q:\n%s", command, want, said)
 		}
 	}
-	if ready := metricsOf(alone, t)["parley_ready"]; ready != 0 {
+	if ready := metricsOf(t, alone)["parley_ready"]; ready != 0 {
 		t.Errorf("parley_ready is %v", ready)
 	}
 
 	kit.Must(t, other.Again())
-	eventuallyStatus(alone, t, "a node leads", func(c clusterStatus) bool { return c.state("a") == "ready" && c.state("b") == "ready" })
+	eventuallyStatus(t, alone, "a node leads", func(c clusterStatus) bool { return c.state("a") == "ready" && c.state("b") == "ready" })
 	if said, err := backup(); err != nil {
 		t.Error(said, err)
 	}
-	if ready := metricsOf(alone, t)["parley_ready"]; ready != 1 {
+	if ready := metricsOf(t, alone)["parley_ready"]; ready != 1 {
 		t.Errorf("parley_ready is %v", ready)
 	}
 }

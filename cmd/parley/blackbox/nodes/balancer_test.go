@@ -72,7 +72,7 @@ func TestBalancerAsksTheLeader(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // metrics may be 100 ms old
 		for _, s := range n.All {
-			sum += metricsOf(s, t).forwarded("answered")
+			sum += metricsOf(t, s).forwarded("answered")
 		}
 		return sum
 	}
@@ -107,7 +107,7 @@ func TestRemovalRefusesNobody(t *testing.T) {
 	w.RunClients(listeners, recorded.ClientCounts{Writers: 8, Movers: 2, Readers: 3}, 300*time.Millisecond, func() {
 		w.Dying.Store(false) // everything has to be answered
 		kit.Must(t, n.Add(3, name))
-		eventuallyStatus(n.Node(3), t, "a new node in its place", func(c clusterStatus) bool {
+		eventuallyStatus(t, n.Node(3), "a new node in its place", func(c clusterStatus) bool {
 			return c.voters() == 3 && c.state(name) == "" && c.state("d") == "ready"
 		})
 		rest := slices.DeleteFunc(all, func(s *kit.Server) bool { return s == former })

@@ -160,7 +160,7 @@ func (x *jumpingNodes) jump(victim *kit.Server, ahead ...time.Duration) (ended b
 // term is the newest term that any node knows.
 func (x *jumpingNodes) term() (term uint64) {
 	for i := range x.clocks {
-		term = max(term, clusterStatusOf(x.Node(i), x.t).Groups[0].Term)
+		term = max(term, clusterStatusOf(x.t, x.Node(i)).Groups[0].Term)
 	}
 	return term
 }

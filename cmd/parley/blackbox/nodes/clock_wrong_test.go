@@ -11,7 +11,7 @@ import (
 )
 
 // readiness is what a node says about itself.
-func readiness(s *kit.Server, t testing.TB) (status int, reason string) {
+func readiness(t testing.TB, s *kit.Server) (status int, reason string) {
 	t.Helper()
 	resp, err := kit.Client.Get(s.Base + "/readyz")
 	kit.Must(t, err)
@@ -34,12 +34,12 @@ func TestWrongClock(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		kit.Eventually(t, "a node with a wrong clock is not ready", func() bool {
-			status, reason := readiness(s, t)
+			status, reason := readiness(t, s)
 			return status == http.StatusServiceUnavailable && strings.Contains(reason, "wall clock")
 		})
 		t.Logf("not ready after %v", time.Since(began).Round(100*time.Millisecond))
 		for _, other := range n.All {
-			if status, reason := readiness(other, t); other != s && status != http.StatusOK {
+			if status, reason := readiness(t, other); other != s && status != http.StatusOK {
 				t.Errorf("node %s, whose clock is right, is not ready: %s", other.Flag("--node-name"), reason)
 			}
 		}
@@ -67,7 +67,7 @@ func TestWrongClock(t *testing.T) {
 		says(s, ahead.String())
 		kit.Eventually(t, "a node whose clock is right leads", func() bool { now := n.Leader(); return now != nil && now != s })
 		far := 0
-		for name, value := range metricsOf(s, t) {
+		for name, value := range metricsOf(t, s) {
 			if strings.HasPrefix(name, "parley_cluster_clock_offset_seconds{") && value > -ahead.Seconds()-1 && value < -ahead.Seconds()+1 {
 				far++
 			}

@@ -90,7 +90,7 @@ func TestStopWhileWaiting(t *testing.T) {
 	t.Parallel()
 	n := kit.StartNodes(t, 2)
 	alone := n.Node(0)
-	eventuallyStatus(alone, t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
+	eventuallyStatus(t, alone, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
 	n.Node(1).Kill()
 	alone.Kill()
 	n.ConsistsOf()
@@ -111,7 +111,7 @@ func TestDrainInterrupted(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		leader := n.Leader()
 		draining := drainInBackground(t, leader)
-		kit.Eventually(t, "the node is draining", func() bool { return clusterStatusOf(n.Node(0), t).state(leader.Flag("--node-name")) == "draining" })
+		kit.Eventually(t, "the node is draining", func() bool { return clusterStatusOf(t, n.Node(0)).state(leader.Flag("--node-name")) == "draining" })
 		if again {
 			if said, err := leader.Operate("cluster", "drain"); err != nil {
 				t.Error(said, err)

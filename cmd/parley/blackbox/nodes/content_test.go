@@ -36,7 +36,7 @@ func TestBlankNodeUnderLoad(t *testing.T) {
 		took = time.Since(began)
 	})
 	t.Logf("a blank node shows %d MiB after %v", *nodesContent, took.Round(time.Millisecond))
-	eventuallyStatus(n.Server(), t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
+	eventuallyStatus(t, n.Server(), "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
 	n.Ready(t)
 	w.RepeatUnanswered()
 	w.ReadAll(nil, true)

@@ -183,11 +183,11 @@ func TestSlowNetwork(t *testing.T) {
 func steady(w *recorded.Server, n *kit.Nodes, listeners []*recorded.Listener, delay time.Duration) {
 	w.T.Helper()
 	for try := 1; ; try++ {
-		term := clusterStatusOf(n.Node(0), w.T).Groups[0].Term
+		term := clusterStatusOf(w.T, n.Node(0)).Groups[0].Term
 		acked := w.Tally.Acked.Load()
 		w.RunThrough(listeners, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 3}, 300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 		w.RepeatUnanswered()
-		after := clusterStatusOf(n.Node(0), w.T).Groups[0].Term
+		after := clusterStatusOf(w.T, n.Node(0)).Groups[0].Term
 		w.T.Logf("%v late: %d messages in 3.3 s, %d elections", delay, w.Tally.Acked.Load()-acked, after-term)
 		if after == term {
 			return

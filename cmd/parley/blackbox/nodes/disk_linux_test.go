@@ -192,7 +192,7 @@ func TestReadsOnFullDisks(t *testing.T) {
 		})
 		kit.Eventually(t, "the node is not ready for writes", func() bool { return s.Call(t, "", "GET", "/readyz", nil).Status == 503 })
 		s.Call(t, "", "GET", "/readyz?for=writes", nil).Want(503)
-		if state := clusterStatusOf(n.Node(0), t).state(s.Flag("--node-name")); state != "unready" {
+		if state := clusterStatusOf(t, n.Node(0)).state(s.Flag("--node-name")); state != "unready" {
 			t.Errorf("a node with a full disk is %s", state)
 		}
 	}

@@ -23,7 +23,7 @@ func TestLeaderRemoved(t *testing.T) {
 		t.Fatal(token, err)
 	}
 	kit.Fails(t, t.TempDir(), "--cluster-listen", n.Node(1).Flag("--cluster-listen"), "--join", n.Node(0).Flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
-	if status := clusterStatusOf(n.Node(0), t); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
+	if status := clusterStatusOf(t, n.Node(0)); len(status.Nodes) != 3 || len(status.Groups[0].Learners) > 0 {
 		t.Errorf("a node whose address is taken is a member: %+v", status)
 	}
 
@@ -47,7 +47,7 @@ func TestLeaderRemoved(t *testing.T) {
 		}
 		n.Avoid(leader, true)
 		left = slices.DeleteFunc(slices.Clone(left), func(s *kit.Server) bool { return s == leader })
-		eventuallyStatus(left[0], t, "the leader is removed", func(c clusterStatus) bool {
+		eventuallyStatus(t, left[0], "the leader is removed", func(c clusterStatus) bool {
 			return c.voters() == len(left) && c.state(leader.Flag("--node-name")) == "" && c.Groups[0].Leader != nil
 		})
 		kit.Client.CloseIdleConnections()
@@ -76,7 +76,7 @@ func TestLeaderThatJoinedMeanwhile(t *testing.T) {
 	away.Kill()
 	kit.Must(t, n.Add(3))
 	joined := n.Node(3)
-	eventuallyStatus(joined, t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
+	eventuallyStatus(t, joined, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
 	kit.Eventually(t, "the new node leads", func() bool {
 		_, err := joined.Operate("cluster", "balance", "--to", joined.Flag("--node-name"))
 		return err == nil && n.Leader() == joined

@@ -16,13 +16,13 @@ func TestLimitsOfNodes(t *testing.T) {
 	t.Parallel()
 	n := kit.StartNodes(t, 3, "--quota-profile", "public")
 	n.Ready(t)
-	triesCountTogether(n, t)
-	streamsCountTogether(n, t)
+	triesCountTogether(t, n)
+	streamsCountTogether(t, n)
 }
 
 // triesCountTogether sends wrong nonces of one challenge to each node in turn: as many are checked
 // as if there were one node. Then the right one is refused everywhere.
-func triesCountTogether(n *kit.Nodes, t *testing.T) {
+func triesCountTogether(t *testing.T, n *kit.Nodes) {
 	const tries = 20
 	c := n.Node(0).Challenge(t, kit.FreshSlug())
 	right, wrong := c.Solution(), c.Solution()
@@ -55,7 +55,7 @@ func triesCountTogether(n *kit.Nodes, t *testing.T) {
 // streamsCountTogether opens as many streams of an agent as it may have on one node. Another node
 // opens none until one is closed, or until the node that has them dies. Streams of tasks are
 // counted apart, in the same way.
-func streamsCountTogether(n *kit.Nodes, t *testing.T) {
+func streamsCountTogether(t *testing.T, n *kit.Nodes) {
 	a, b := kit.Pair(t, n.Server())
 	task := a.Begins(b.Bridged(), "m-1")
 	dies := n.Follower()

@@ -30,7 +30,7 @@ type clusterStatus struct {
 	}
 }
 
-func clusterStatusOf(s *kit.Server, t testing.TB) (status clusterStatus) {
+func clusterStatusOf(t testing.TB, s *kit.Server) (status clusterStatus) {
 	t.Helper()
 	said, err := s.Operate("cluster", "status", "--json")
 	if err == nil {
@@ -43,10 +43,10 @@ func clusterStatusOf(s *kit.Server, t testing.TB) (status clusterStatus) {
 }
 
 // eventuallyStatus waits until the cluster is as wanted.
-func eventuallyStatus(s *kit.Server, t testing.TB, what string, met func(clusterStatus) bool) {
+func eventuallyStatus(t testing.TB, s *kit.Server, what string, met func(clusterStatus) bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		status := clusterStatusOf(s, t)
+		status := clusterStatusOf(t, s)
 		if met(status) {
 			return
 		}
@@ -88,7 +88,7 @@ func TestMembersChange(t *testing.T) {
 	if err := n.Add(3); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyStatus(s, t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
+	eventuallyStatus(t, s, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	send()
 
 	oneTokenOneNode(t, n)
@@ -158,7 +158,7 @@ func oneTokenOneNode(t *testing.T, n *kit.Nodes) {
 		if err != nil {
 			continue
 		}
-		eventuallyStatus(s, t, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
+		eventuallyStatus(t, s, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
 		e.Kill()
 		if said, err := s.Operate("cluster", "remove", "e"); err != nil {
 			t.Fatal(said, err)
@@ -184,7 +184,7 @@ func oneAddressOneNode(t *testing.T, n *kit.Nodes) {
 	if !strings.Contains(said, "has this address already") {
 		t.Errorf("it does not say why it is not admitted:\n%s", said)
 	}
-	if voters := clusterStatusOf(s, t).voters(); voters != 4 {
+	if voters := clusterStatusOf(t, s).voters(); voters != 4 {
 		t.Errorf("%d voters", voters)
 	}
 }
@@ -206,7 +206,7 @@ func replaceLost(t *testing.T, n *kit.Nodes, i int) {
 	if _, err := lost.Launched(lost.Addr); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyStatus(other, t, "the new node in place of the lost one", func(c clusterStatus) bool {
+	eventuallyStatus(t, other, "the new node in place of the lost one", func(c clusterStatus) bool {
 		return c.voters() == len(n.All) && c.state(former) == "" && c.state(former+"2") == "ready"
 	})
 }
@@ -441,7 +441,7 @@ func TestKilledWhileJoining(t *testing.T) {
 	}
 	n.ConsistsOf(append(n.All, s)...)
 	n.Ready(t)
-	if members := len(clusterStatusOf(n.Node(0), t).Nodes); members != 2 {
+	if members := len(clusterStatusOf(t, n.Node(0)).Nodes); members != 2 {
 		t.Errorf("%d members", members)
 	}
 }

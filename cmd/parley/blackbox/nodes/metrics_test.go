@@ -15,7 +15,7 @@ import (
 // metrics are those of a node at one instant, by their names with labels.
 type metrics map[string]float64
 
-func metricsOf(s *kit.Server, t testing.TB) metrics {
+func metricsOf(t testing.TB, s *kit.Server) metrics {
 	t.Helper()
 	resp, err := kit.Client.Get("http://" + s.Flag("--admin-listen") + "/metrics")
 	if err != nil {
@@ -57,7 +57,7 @@ func eventuallyMetrics(t *testing.T, of []*kit.Server, met func([]metrics) strin
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		all = all[:0]
 		for _, s := range of {
-			all = append(all, metricsOf(s, t))
+			all = append(all, metricsOf(t, s))
 		}
 		lack := met(all)
 		if lack == "" {
@@ -130,7 +130,7 @@ func TestNodesMetrics(t *testing.T) {
 	w := recorded.NewServer(t, n.Server(), 2, 6)
 	w.RunClients(nil, recorded.ClientCounts{Writers: 12, Movers: 3, Readers: 0}, 500*time.Millisecond, func() {})
 	ids := map[*kit.Server]string{}
-	for _, one := range clusterStatusOf(n.All[0], t).Nodes {
+	for _, one := range clusterStatusOf(t, n.All[0]).Nodes {
 		for _, s := range n.All {
 			if s.Flag("--node-name") == one.Name {
 				ids[s] = one.ID
@@ -179,7 +179,7 @@ func TestAloneWithoutClusterMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := kit.Start(t, "--admin-listen", admin)
-	m := metricsOf(s, t)
+	m := metricsOf(t, s)
 	for name := range m {
 		if strings.HasPrefix(name, "parley_cluster_") {
 			t.Errorf("a server on its own shows %s", name)

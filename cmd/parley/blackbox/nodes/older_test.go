@@ -66,7 +66,7 @@ func TestAllReplaced(t *testing.T) {
 }
 
 // imageOf copies the directory of a node that runs, as a snapshot of a virtual machine does.
-func imageOf(s *kit.Server, t *testing.T) (dir string) {
+func imageOf(t *testing.T, s *kit.Server) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "older")
 	kit.Must(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
@@ -79,7 +79,7 @@ func imageOf(s *kit.Server, t *testing.T) (dir string) {
 }
 
 // putBackImage has a node that has ended start from an image. It returns the way back.
-func putBackImage(s *kit.Server, t *testing.T, image string) (undo func()) {
+func putBackImage(t *testing.T, s *kit.Server, image string) (undo func()) {
 	t.Helper()
 	newest := s.Dir + ".newest"
 	kit.Must(t, os.Rename(s.Dir, newest))
@@ -91,7 +91,7 @@ func putBackImage(s *kit.Server, t *testing.T, image string) (undo func()) {
 }
 
 // settles waits until a node that was begun either listens or has ended, which it reports.
-func settles(s *kit.Server, t *testing.T, within time.Duration) (ended bool) {
+func settles(t *testing.T, s *kit.Server, within time.Duration) (ended bool) {
 	t.Helper()
 	select {
 	case addr := <-s.Log.Announced:
@@ -136,7 +136,7 @@ func TestOlderCopies(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			_, _ = victim.Operate("cluster", "balance", victim.Flag("--node-name"))
 		}
-		image := imageOf(victim, t)
+		image := imageOf(t, victim)
 		n.Ready(t)
 		for range o.age {
 			one.Send(other)
@@ -167,18 +167,18 @@ func (o olderCopy) start(t *testing.T, n *kit.Nodes, image string, rng *rand.Ran
 			s.Kill()
 		}
 	}
-	undo := putBackImage(victim, t, image)
+	undo := putBackImage(t, victim, image)
 	for _, i := range o.order {
 		if i != o.down && (!o.run || i == o.victim) {
 			kit.Must(t, n.All[i].Begin(n.All[i].Addr))
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		}
 	}
-	refused = settles(victim, t, 6*time.Second)
+	refused = settles(t, victim, 6*time.Second)
 	if o.down >= 0 {
 		kit.Must(t, n.All[o.down].Begin(n.All[o.down].Addr))
 	}
-	if refused = refused || settles(victim, t, 2*time.Second); refused {
+	if refused = refused || settles(t, victim, 2*time.Second); refused {
 		if said := victim.Log.Text(); !strings.Contains(said, "older copy") {
 			t.Errorf("%+v: it does not say why it ends:\n%s", o, said)
 		}
@@ -206,7 +206,7 @@ func TestDivergedNode(t *testing.T) {
 			away, holder := rest[0], rest[1]
 			one, other = one.On(leader), other.On(leader)
 			one.Send(other)
-			image := imageOf(leader, t)
+			image := imageOf(t, leader)
 			away.Kill()
 			var lost []string
 			for range 40 {
@@ -218,12 +218,12 @@ func TestDivergedNode(t *testing.T) {
 				holder.Kill()
 			}
 			leader.Kill()
-			_ = putBackImage(leader, t, image)
+			_ = putBackImage(t, leader, image)
 			for _, s := range []*kit.Server{leader, away} {
 				kit.Must(t, s.Begin(s.Addr))
 			}
 			for _, s := range []*kit.Server{leader, away} {
-				if settles(s, t, 10*time.Second) {
+				if settles(t, s, 10*time.Second) {
 					t.Fatalf("%s ends\n%s", s.Flag("--node-name"), s.Log.Tail())
 				}
 			}
@@ -265,7 +265,7 @@ func endsNobody(t *testing.T, n *kit.Nodes, holder *kit.Server) {
 	replaceLost(t, n, slices.Index(n.All, holder))
 	kit.Must(t, former.Begin("127.0.0.1:0"))
 	t.Cleanup(former.Kill)
-	settles(former, t, 5*time.Second)
+	settles(t, former, 5*time.Second)
 	t.Logf("the former node says:\n%s", former.Log.Tail())
 	for _, s := range n.All {
 		select {
@@ -279,7 +279,7 @@ func endsNobody(t *testing.T, n *kit.Nodes, holder *kit.Server) {
 		s.Kill()
 	}
 	kit.Must(t, n.All[0].Begin(n.All[0].Addr))
-	if settles(n.All[0], t, 5*time.Second) {
+	if settles(t, n.All[0], 5*time.Second) {
 		t.Errorf("%s does not start, because one that is no member has diverged\n%s", n.All[0].Flag("--node-name"), n.All[0].Log.Tail())
 	}
 	kit.Must(t, n.All[1].Begin(n.All[1].Addr))
@@ -297,7 +297,7 @@ func keepsDiverged(t *testing.T, n *kit.Nodes, holder *kit.Server, lost []string
 	rest := slices.DeleteFunc(slices.Clone(n.All), func(s *kit.Server) bool { return s == holder })
 	shown := func(want float64) func() bool {
 		return func() bool {
-			return !slices.ContainsFunc(rest, func(s *kit.Server) bool { return metricsOf(s, t).of("diverged") != want })
+			return !slices.ContainsFunc(rest, func(s *kit.Server) bool { return metricsOf(t, s).of("diverged") != want })
 		}
 	}
 	kit.Eventually(t, "the other nodes show that it has diverged", shown(1))
@@ -335,10 +335,10 @@ func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 	first := n.Node(0)
 	one, other := kit.Pair(t, n.Server())
 	one.Send(other)
-	image := imageOf(first, t)
+	image := imageOf(t, first)
 	kit.Must(t, n.Add(1))
 	kit.Must(t, n.Add(2))
-	eventuallyStatus(first, t, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
+	eventuallyStatus(t, first, "three voters", func(c clusterStatus) bool { return c.voters() == 3 })
 	for range 50 {
 		one.Send(other)
 	}
@@ -347,10 +347,10 @@ func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 		if alone {
 			failAll(n)
 		}
-		undo := putBackImage(first, t, image)
+		undo := putBackImage(t, first, image)
 		kit.Must(t, first.Begin(first.Addr))
 		if alone {
-			if settles(first, t, 10*time.Second) {
+			if settles(t, first, 10*time.Second) {
 				t.Fatalf("it does not serve alone\n%s", first.Log.Tail())
 			}
 			for _, s := range n.All[1:] {
@@ -368,7 +368,7 @@ func TestOlderCopyOfAClusterOfOne(t *testing.T) {
 		undo()
 		kit.Must(t, first.Begin(first.Addr))
 		for _, s := range n.All {
-			if settles(s, t, 10*time.Second) {
+			if settles(t, s, 10*time.Second) {
 				t.Fatalf("alone at first %v: node %s ends\n%s", alone, s.Flag("--node-name"), s.Log.Tail())
 			}
 		}

@@ -78,7 +78,7 @@ func TestMajorityLost(t *testing.T) {
 	if err := n.Add(3); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyStatus(best, t, "two voters", func(c clusterStatus) bool { return c.voters() == 2 && c.state("d") == "ready" })
+	eventuallyStatus(t, best, "two voters", func(c clusterStatus) bool { return c.voters() == 2 && c.state("d") == "ready" })
 	if resp, err := kit.Client.Get(former[0].Base + "/readyz"); err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("a former node answers: %s", resp.Status)

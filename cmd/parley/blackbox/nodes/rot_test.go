@@ -35,7 +35,7 @@ func TestFollowerRots(t *testing.T) {
 	results := map[string]int{}
 	all := damages(t, filepath.Join(sound, victim.Flag("--node-name")))
 	for _, d := range all {
-		result := judge(w, victim, startFrom(n, t, sound, victim, d), want)
+		result := judge(w, victim, startFrom(t, n, sound, victim, d), want)
 		t.Logf("%s: %s", d, result)
 		if strings.HasSuffix(d.file, "raftlog") && result != neverStarts {
 			t.Errorf("%s: the node had acknowledged what is damaged: %s\n%s", d, result, victim.Log.Tail())
@@ -47,7 +47,7 @@ func TestFollowerRots(t *testing.T) {
 	}
 	t.Log(results)
 
-	if startFrom(n, t, sound, victim, all[0]) == nil {
+	if startFrom(t, n, sound, victim, all[0]) == nil {
 		t.Error("a node with a damaged log starts")
 	}
 	replaceLost(t, n, numberOf(n, victim))
@@ -78,7 +78,7 @@ func rottable(w *recorded.Server, n *kit.Nodes, victim *kit.Server) (sound strin
 	if len(want[w.Popular[0]]) < 20 {
 		w.T.Fatalf("too little load: %d messages", len(want[w.Popular[0]]))
 	}
-	return stopAndKeep(n, w.T, victim), want
+	return stopAndKeep(w.T, n, victim), want
 }
 
 // TestLeaderRots damages tables and blob files of a node, at many places, and has it lead: when a
@@ -96,7 +96,7 @@ func TestLeaderRots(t *testing.T) {
 		if d.kind() == "raftlog" { // such a node does not start
 			continue
 		}
-		failed := startFrom(n, t, sound, victim, d)
+		failed := startFrom(t, n, sound, victim, d)
 		led := failed == nil && hasLead(n, victim)
 		result := judge(w, victim, failed, want)
 		t.Logf("%s: the node leads: %v; it %s", d, led, result)
@@ -106,7 +106,7 @@ func TestLeaderRots(t *testing.T) {
 				t.Errorf("a node without damage does not go on leading\n%s", victim.Log.Tail())
 			}
 		case led && result != showsAll:
-			yields(n, t, victim)
+			yields(t, n, victim)
 			if met == (damage{}) && result == failsToRead { // tables come first: they have what is decided on, too
 				met = d
 			}
@@ -119,7 +119,7 @@ func TestLeaderRots(t *testing.T) {
 		t.Fatal("no leader met damage")
 	}
 
-	kit.Must(t, startFrom(n, t, sound, victim, met))
+	kit.Must(t, startFrom(t, n, sound, victim, met))
 	if !hasLead(n, victim) {
 		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.Log.Tail())
 	}
@@ -127,7 +127,7 @@ func TestLeaderRots(t *testing.T) {
 	w.Apart.Store(true) // a read may meet the damage at once
 	w.RunThrough(nil, recorded.ClientCounts{Writers: 8, Movers: 2, Readers: 2}, 300*time.Millisecond, func() {
 		inboxesAt(w, victim)
-		yields(n, t, victim)
+		yields(t, n, victim)
 		t.Logf("first 201 after %v more", firstSend(w).Round(time.Millisecond))
 		time.Sleep(300 * time.Millisecond)
 	})
@@ -149,7 +149,7 @@ func hasLead(n *kit.Nodes, s *kit.Server) bool {
 }
 
 // yields waits until another node leads than one that met damage.
-func yields(n *kit.Nodes, t *testing.T, victim *kit.Server) {
+func yields(t *testing.T, n *kit.Nodes, victim *kit.Server) {
 	t.Helper()
 	began := time.Now()
 	kit.Eventually(t, "another node leads", func() bool { l := n.Leader(); return l != nil && l != victim })
@@ -157,7 +157,7 @@ func yields(n *kit.Nodes, t *testing.T, victim *kit.Server) {
 }
 
 // stopAndKeep stops all nodes of which one is stopped already, and moves their directories.
-func stopAndKeep(n *kit.Nodes, t testing.TB, stopped *kit.Server) (sound string) {
+func stopAndKeep(t testing.TB, n *kit.Nodes, stopped *kit.Server) (sound string) {
 	t.Helper()
 	for _, s := range n.All {
 		if s != stopped {
@@ -173,7 +173,7 @@ func stopAndKeep(n *kit.Nodes, t testing.TB, stopped *kit.Server) (sound string)
 
 // startFrom starts all nodes as they were, one of them with a damaged file, if d names one, and
 // returns why that one did not start.
-func startFrom(n *kit.Nodes, t *testing.T, sound string, victim *kit.Server, d damage) (failed error) {
+func startFrom(t *testing.T, n *kit.Nodes, sound string, victim *kit.Server, d damage) (failed error) {
 	t.Helper()
 	for _, s := range n.All {
 		kit.Must(t, os.RemoveAll(s.Dir))

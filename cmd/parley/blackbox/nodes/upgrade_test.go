@@ -123,7 +123,7 @@ func TestRollingUpgrade(t *testing.T) {
 	upgrade(others[1])
 	lead(last)
 	kit.Must(t, n.Add(3))
-	eventuallyStatus(last, t, "a new node takes part", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
+	eventuallyStatus(t, last, "a new node takes part", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	upgrade(last)
 	w.CheckDetectsLosses()
 	t.Log(&w.Tally)

@@ -42,7 +42,7 @@ func TestNodesKillsDuringDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := kit.StartNodes(t, 3, flags...)
-	senders, hs, owed := hooktest.Announcing(n.Server(), t)
+	senders, hs, owed := hooktest.Announcing(t, n.Server())
 	client, worker := kit.Pair(t, n.Server())
 	worker.Bridged()
 	task, to := client.Begins(worker, "m-1"), hooktest.SharedSink(t).Target()

@@ -16,7 +16,7 @@ func TestApproval(t *testing.T) {
 		operator := func(args ...string) obj {
 			return kit.Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
 		}
-		a, b := registers(s, t, "ops@a.example", "A"), registers(s, t, "ops@b.example", "B")
+		a, b := registers(t, s, "ops@a.example", "A"), registers(t, s, "ops@b.example", "B")
 		cleared(a, false)
 		s.Call(t, "", "POST", "/auth/verify-email", obj{"token": "x"}).As("nothing is mailed").Refused(404, "not_found")
 		if got := operator("approve", a.Slug); got["trust_tier"] != 1.0 || kit.Text(got, "id") != a.ID || got["tier_granted_at"] == nil {

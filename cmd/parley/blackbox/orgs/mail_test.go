@@ -19,7 +19,7 @@ func mailFlags(journals string, o *smtpServer, more ...string) []string {
 
 // registers registers an organization with the given email address. It returns nil if the
 // address is invalid.
-func registers(s *kit.Server, t testing.TB, email, name string) *kit.Org {
+func registers(t testing.TB, s *kit.Server, email, name string) *kit.Org {
 	t.Helper()
 	slug := kit.FreshSlug()
 	c := s.Call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": slug, "org_name": name})
@@ -54,7 +54,7 @@ func TestMailedTokenClears(t *testing.T) {
 		mails, admin := newSMTPServer(t, &smtpServer{}), kit.FreeAddress(t)
 		s := kit.Start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
 		verify := func(token any) *kit.Answer { return s.Call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
-		a, b := registers(s, t, "ops@a.example", "A"), registers(s, t, "ops@b.example", "B")
+		a, b := registers(t, s, "ops@a.example", "A"), registers(t, s, "ops@b.example", "B")
 		first, second := mails.waitForEmail(t, "ops@a.example"), mails.waitForEmail(t, "ops@b.example")
 		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
 			for _, fault := range emailFaults(m, mailSender, to) {
@@ -109,7 +109,7 @@ func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 	t.Parallel()
 	mails := newSMTPServer(t, &smtpServer{})
 	one, other := kit.Start(t, mailFlags("1", mails)...), kit.Start(t, mailFlags("1", mails)...)
-	registers(one, t, "ops@one.example", "one")
+	registers(t, one, "ops@one.example", "one")
 	token := obj{"token": mails.waitForEmail(t, "ops@one.example").token()}
 	other.Call(t, "", "POST", "/auth/verify-email", token).Refused(404, "not_found")
 	one.Kill()
@@ -131,7 +131,7 @@ func TestEmailHasNoUserText(t *testing.T) {
 		`<bare@b.example>`: "", `noted@b.example(Bcc:x)`: "", `list:listed@b.example;`: "",
 		`"quo\"ted"@b.example`: "", "o'brien@b.example": "o'brien@b.example", `left<open@b.example`: "", `a@b.example>`: "", `a;b@c`: "", `.a@b.example`: "", "+tag@b.example": "+tag@b.example",
 	} {
-		o := registers(s, t, address, name)
+		o := registers(t, s, address, name)
 		if to != "" && o == nil {
 			t.Errorf("%q was rejected", address)
 		}
@@ -150,7 +150,7 @@ func TestEmailHasNoUserText(t *testing.T) {
 		}
 	}
 	// Emails are sent in order: when this one arrives, no other is pending.
-	registers(s, t, "last@b.example", "last")
+	registers(t, s, "last@b.example", "last")
 	mails.waitForEmail(t, "last@b.example")
 	if n := len(mails.all()); n != want {
 		t.Errorf("%d emails, want %d", n, want)
@@ -169,7 +169,7 @@ func TestMailIsEncrypted(t *testing.T) {
 			}
 			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + kit.RandomHex(8)})
 			s := kit.StartThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
-			registers(s, t, "ops@a.example", "A")
+			registers(t, s, "ops@a.example", "A")
 			m := mails.waitForEmail(t, "ops@a.example")
 			for _, fault := range emailFaults(m, mailSender, "ops@a.example") {
 				t.Error(fault)
@@ -185,7 +185,7 @@ func TestMailIsEncrypted(t *testing.T) {
 			t.Parallel()
 			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + kit.RandomHex(8)})
 			s := kit.Start(t, mailFlags("1", mails)...)
-			o := registers(s, t, "ops@a.example", "A")
+			o := registers(t, s, "ops@a.example", "A")
 			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
 				t.Errorf("without TLS %q; %d emails", leaks, len(mails.all()))
 			}

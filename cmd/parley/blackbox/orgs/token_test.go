@@ -12,7 +12,7 @@ import (
 	"parley/cmd/parley/blackbox/kit"
 )
 
-func tokenCall(s *kit.Server, t testing.TB, body any, headers ...string) *kit.Answer {
+func tokenCall(t testing.TB, s *kit.Server, body any, headers ...string) *kit.Answer {
 	return s.Call(t, "", "POST", "/oauth/token", body, headers...)
 }
 
@@ -23,13 +23,13 @@ func TestTokenForms(t *testing.T) {
 		auth := kit.Basic(o.Client, o.Secret)
 		inBody := url.Values{"grant_type": {"client_credentials"}, "client_id": {o.Client}, "client_secret": {o.Secret}}.Encode()
 		cases := map[string]*kit.Answer{
-			"basic and form":      tokenCall(s, t, kit.Verbatim("grant_type=client_credentials"), "Content-Type", form, "Authorization", auth),
-			"basic and scope":     tokenCall(s, t, kit.Verbatim("grant_type=client_credentials&scope=org"), "Content-Type", form, "Authorization", auth),
-			"basic and JSON":      tokenCall(s, t, obj{"grant_type": "client_credentials"}, "Authorization", auth),
-			"basic and no body":   tokenCall(s, t, nil, "Authorization", auth),
-			"basic and no type":   tokenCall(s, t, kit.Verbatim(""), "Content-Type", "", "Authorization", auth),
-			"credentials in form": tokenCall(s, t, kit.Verbatim(inBody), "Content-Type", form),
-			"credentials in JSON": tokenCall(s, t, obj{"grant_type": "client_credentials", "client_id": o.Client, "client_secret": o.Secret}),
+			"basic and form":      tokenCall(t, s, kit.Verbatim("grant_type=client_credentials"), "Content-Type", form, "Authorization", auth),
+			"basic and scope":     tokenCall(t, s, kit.Verbatim("grant_type=client_credentials&scope=org"), "Content-Type", form, "Authorization", auth),
+			"basic and JSON":      tokenCall(t, s, obj{"grant_type": "client_credentials"}, "Authorization", auth),
+			"basic and no body":   tokenCall(t, s, nil, "Authorization", auth),
+			"basic and no type":   tokenCall(t, s, kit.Verbatim(""), "Content-Type", "", "Authorization", auth),
+			"credentials in form": tokenCall(t, s, kit.Verbatim(inBody), "Content-Type", form),
+			"credentials in JSON": tokenCall(t, s, obj{"grant_type": "client_credentials", "client_id": o.Client, "client_secret": o.Secret}),
 		}
 		for name, a := range cases {
 			a.As("%s", name).Want(200).Is("token_type", "Bearer", "expires_in", 900, "scope", "org")
@@ -48,11 +48,11 @@ func TestTokenRefusals(t *testing.T) {
 			"wrong secret":      s.Grant(t, o.Client, "wrong"),
 			"empty secret":      s.Grant(t, o.Client, ""),
 			"unknown client":    s.Grant(t, kit.Nobody, o.Secret),
-			"nothing":           tokenCall(s, t, nil),
-			"not basic":         tokenCall(s, t, nil, "Authorization", "Bearer "+o.Token),
-			"basic not base64":  tokenCall(s, t, nil, "Authorization", "Basic %%%"),
-			"basic with no sep": tokenCall(s, t, nil, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("abc"))),
-			"wrong in the body": tokenCall(s, t, obj{"grant_type": "client_credentials", "client_id": o.Client, "client_secret": "no"}),
+			"nothing":           tokenCall(t, s, nil),
+			"not basic":         tokenCall(t, s, nil, "Authorization", "Bearer "+o.Token),
+			"basic not base64":  tokenCall(t, s, nil, "Authorization", "Basic %%%"),
+			"basic with no sep": tokenCall(t, s, nil, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("abc"))),
+			"wrong in the body": tokenCall(t, s, obj{"grant_type": "client_credentials", "client_id": o.Client, "client_secret": "no"}),
 		}
 		for name, a := range cases {
 			a.As("%s", name).Want(401).Is("error", "invalid_client")
@@ -63,7 +63,7 @@ func TestTokenRefusals(t *testing.T) {
 				a.Errorf("no detail")
 			}
 		}
-		a := tokenCall(s, t, kit.Verbatim("grant_type=password"), "Content-Type", "application/x-www-form-urlencoded", "Authorization", kit.Basic(o.Client, o.Secret))
+		a := tokenCall(t, s, kit.Verbatim("grant_type=password"), "Content-Type", "application/x-www-form-urlencoded", "Authorization", kit.Basic(o.Client, o.Secret))
 		a.Want(400).Is("error", "unsupported_grant_type")
 		a.Str("detail")
 	})

@@ -15,7 +15,7 @@ import (
 func TestKillsDuringDelivery(t *testing.T) {
 	kit.Own(t, func(t *testing.T, journals string) {
 		s := kit.Start(t, "--journals", journals, "--webhook-ca", hooktest.SharedSink(t).CAFile)
-		senders, hs, owed := hooktest.Announcing(s, t)
+		senders, hs, owed := hooktest.Announcing(t, s)
 		for life := range 5 {
 			hooktest.Lives(life, senders, hs, owed, s.Kill)
 			s.Restart(t)

@@ -58,7 +58,7 @@ func (h *Hook) Announced() map[string]int {
 }
 
 // Announcing makes senders, and agents with webhooks, of which half have slow targets.
-func Announcing(s *kit.Server, t *testing.T) ([]*kit.Agent, []*Hook, *ExpectedAnnouncements) {
+func Announcing(t *testing.T, s *kit.Server) ([]*kit.Agent, []*Hook, *ExpectedAnnouncements) {
 	o := s.Org(t)
 	senders, readers := s.Org(t).NewAgents(4, "s"), o.NewAgents(8, "r")
 	hs := kit.ConcurrentlyBounded(len(readers), func(i int) *Hook {
