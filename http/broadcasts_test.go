@@ -102,29 +102,3 @@ func asJSON(v any) string {
 	b, _ := json.Marshal(v)
 	return string(b)
 }
-
-func TestIsolation(t *testing.T) {
-	g := newGroupHarness(t)
-	before := g.second.ask("POST", "/messages", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AA"}`).want(201).text("id")
-	id := g.group("cell", `,"isolated":true`)
-	g.seat(id, g.first, g.art)
-	g.first.ask("POST", "/messages", `{"to_agent_id":"`+g.art+`","type":"a.b.c","encrypted_payload":"AA"}`).want(201)
-	g.first.ask("POST", "/messages", `{"to_agent_id":"`+g.bob+`","type":"a.b.c","encrypted_payload":"AA"}`).want(403, "isolated_agent")
-	g.second.ask("POST", "/messages", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AA"}`).want(403, "isolated_agent")
-	g.second.ask("POST", "/messages/sync?timeout_ms=1000", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AA"}`).want(403, "isolated_agent")
-	g.first.ask("POST", "/messages/"+before+"/reply", `{"type":"a.b.c","encrypted_payload":"AA"}`).want(403, "isolated_agent")
-}
-
-func TestKeyExchangeIsExempt(t *testing.T) {
-	g := newGroupHarness(t)
-	g.opsGroup()
-	g.second.ask("PATCH", "/agents/"+g.bob, `{"incoming_policy":"groups_only"}`).want(200).is(map[string]any{"warnings": []any{}})
-	send := func(messageType string) *response {
-		return g.first.ask("POST", "/messages", `{"to_agent_id":"`+g.bob+`","type":"`+messageType+`","encrypted_payload":"AA"}`)
-	}
-	send("svc.v1.dm").want(403, "incoming_policy")
-	send("svc.v1.sender_key_distribution").want(201)
-	send("svc.v1.sender_key_request").want(201)
-	g.nobody.agent("nick")
-	g.nobody.ask("POST", "/messages", `{"to_agent_id":"`+g.bob+`","type":"svc.v1.sender_key_request","encrypted_payload":"AA"}`).want(403, "incoming_policy")
-}

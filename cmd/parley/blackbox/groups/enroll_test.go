@@ -145,6 +145,11 @@ func TestNomination(t *testing.T) {
 		if status := voted(r, b, id, "deny"); status != "denied" {
 			t.Errorf("a denied nomination is %s", status)
 		}
+		for _, row := range kit.Objects(y.Request("GET", "/groups/invites", nil).Want(200).List) {
+			if row["id"] == id {
+				t.Error("a denied nomination is still listed")
+			}
+		}
 		again := r.Applied(y)
 		if again["id"] == id || again["invited_by"] != nil {
 			t.Errorf("after a denied nomination the agent's own application is %v", again)
