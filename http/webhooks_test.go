@@ -139,32 +139,6 @@ func TestWebhookTargetsAreJudged(t *testing.T) {
 	g.first.hook(g.art, "https://example.com/", "").want(410, "gone")
 }
 
-// TestWebhooksArePrivate: for another organization, every route answers as for an id
-// that does not exist.
-func TestWebhooksArePrivate(t *testing.T) {
-	g := newGroupHarness(t)
-	id := g.first.hook(g.ann, newTarget(t, 200).URL, "").want(201).text("id")
-	job := g.first.ask("POST", "/webhooks/"+id+"/test", "").want(200).text("id")
-	nobodys := "01900000-0000-7000-8000-000000000000"
-	for _, route := range [][3]string{
-		{"PATCH", "", `{"active":false}`},
-		{"DELETE", "", ""},
-		{"GET", "/deliveries", ""},
-		{"GET", "/deliveries/summary", ""},
-		{"POST", "/test", ""},
-		{"POST", "/rotate-secret", ""},
-		{"POST", "/deliveries/" + job + "/retry", ""},
-	} {
-		foreign := g.second.ask(route[0], "/webhooks/"+id+route[1], route[2], "X-Request-ID: r").want(404, "not_found")
-		unknown := g.second.ask(route[0], "/webhooks/"+nobodys+route[1], route[2], "X-Request-ID: r").want(404, "not_found")
-		if string(foreign.raw) != string(unknown.raw) {
-			t.Errorf("%s %s: the answers for a foreign and a missing webhook differ:\n%s\n%s", route[0], route[1], foreign.raw, unknown.raw)
-		}
-	}
-	g.first.ask("GET", "/webhooks/"+id+"/deliveries", "").want(200).is(map[string]any{"total": 1})
-	g.first.ask("POST", "/webhooks/"+id+"/deliveries/"+nobodys+"/retry", "").want(404, "not_found")
-}
-
 func TestWebhookDelivers(t *testing.T) {
 	g := newGroupHarness(t)
 	to := newTarget(t, 200)
