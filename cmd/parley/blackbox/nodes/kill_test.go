@@ -15,6 +15,16 @@ import (
 
 var nodesKills = flag.Int("nodes.kills", 6, "how often TestNodesKilled kills a node")
 
+// numberOf is the number of a node.
+func numberOf(n *kit.Nodes, s *kit.Server) int {
+	for i := range n.All {
+		if n.Node(i) == s {
+			return i
+		}
+	}
+	return -1
+}
+
 // firstSend sends until a message is acknowledged, and returns how long that took. It sends on
 // fresh connections: a kept one may lead to a node that is halted, which never answers.
 func firstSend(w *recorded.Server) time.Duration {
