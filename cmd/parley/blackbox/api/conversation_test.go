@@ -77,8 +77,8 @@ func TestStatusTable(t *testing.T) {
 				m, path := into(t, from, a, b)
 				r := b.Patch(path, obj{"status": to}).As("%s to %s", from, to)
 				if slices.Contains(allowed, to) {
-					r.Want(200).Shaped(kit.TalkShape+" updated_at:time").Is("id", m["conversation_id"], "status", to)
-					a.Talk(m).Is("status", to)
+					r.Want(200).Shaped(kit.ConversationShape+" updated_at:time").Is("id", m["conversation_id"], "status", to)
+					a.Conversation(m).Is("status", to)
 					continue
 				}
 				r.Refused(409, "invalid_transition").Is("current_status", from)
@@ -87,7 +87,7 @@ func TestStatusTable(t *testing.T) {
 				if want := slices.Sorted(slices.Values(allowed)); len(got) != len(want) || len(want) > 0 && !kit.Same(got, want) {
 					r.Errorf("allowed should be %v", want)
 				}
-				a.Talk(m).Is("status", from)
+				a.Conversation(m).Is("status", from)
 			}
 		}
 	})
@@ -98,7 +98,7 @@ func TestStatusRoles(t *testing.T) {
 		a, b := kit.Pair(t, s)
 		m, path := into(t, "submitted", a, b)
 		a.Patch(path, obj{"status": "rejected"}).As("the initiator declines").Refused(403, "role_not_allowed")
-		a.Talk(m).Is("status", "submitted")
+		a.Conversation(m).Is("status", "submitted")
 		b.Patch(path, obj{"status": "rejected"}).Want(200)
 		for _, to := range []string{"canceled", "failed"} {
 			_, path := into(t, "submitted", a, b)
@@ -141,7 +141,7 @@ func TestStatusFields(t *testing.T) {
 			a.Patch(path, obj{"status": word}).As("%v", word).Invalid("body.status", kind)
 		}
 		a.Patch(path, obj{"status": "paused", "reason": longText(501)}).Invalid("body.reason", "string_too_long")
-		a.Talk(m).Is("status", "open")
+		a.Conversation(m).Is("status", "open")
 		a.Patch(path, obj{"status": "paused", "reason": longText(500), "unheard_of": 1}).Want(200)
 		a.Patch(path, obj{"status": "open", "reason": nil}).Want(200)
 	})
@@ -171,7 +171,7 @@ func TestStatusRace(t *testing.T) {
 			}
 			r.Refused(409, "invalid_transition").Is("allowed", []any{})
 		}
-		a.Talk(m).Is("status", winner)
+		a.Conversation(m).Is("status", winner)
 	})
 }
 
@@ -193,7 +193,7 @@ func TestAgentConversations(t *testing.T) {
 		}
 		page := a.Get(a.Path("/conversations")).Want(200)
 		for _, row := range page.Items() {
-			kit.Shaped(t, "conversation", row, kit.TalkShape)
+			kit.Shaped(t, "conversation", row, kit.ConversationShape)
 		}
 		if got := kit.IDs(page.Items()); !slices.Equal(got, newestFirst) {
 			t.Errorf("newest first: got %v, want %v", got, newestFirst)

@@ -94,7 +94,7 @@ func TestTierZeroOnlyReads(t *testing.T) {
 		b.Post("/messages/"+kit.Text(m, "id")+"/reply", obj{}).As("tier before schema").Refused(403, "trust_tier_required")
 		r.TryBroadcast(b, nil).Refused(403, "trust_tier_required")
 		kit.Marked(t, a, m, "new")
-		a.Talk(m).Is("status", "submitted")
+		a.Conversation(m).Is("status", "submitted")
 
 		b.Post("/messages/"+kit.Text(m, "id")+"/read", nil).Want(200)
 		b.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": "open"}).Want(200)

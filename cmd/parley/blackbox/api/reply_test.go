@@ -11,12 +11,12 @@ func TestReply(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a, b := kit.Pair(t, s)
 		m := a.Send(b)
-		a.Talk(m).Is("status", "submitted")
+		a.Conversation(m).Is("status", "submitted")
 		r := b.TryReply(m, nil).Want(201).Shaped(kit.MessageShape)
 		r.Is("from_agent_id", b.ID, "to_agent_id", a.ID, "conversation_id", m["conversation_id"], "direction", "sent", "status", "new",
 			"sender_handle", b.Handle, "recipient_handle", a.Handle, "encryption_version", "hpke-v1", "content_type", "application/json",
 			"payload_schema", nil, "sender_attestations", nil, "group_id", nil)
-		a.Talk(m).Is("status", "open")
+		a.Conversation(m).Is("status", "open")
 		if rows := a.Everything(); len(rows) != 1 || kit.Text(rows[0], "id") != r.Str("id") {
 			t.Errorf("the reply is not in the inbox: %v", rows)
 		}
@@ -31,7 +31,7 @@ func TestReply(t *testing.T) {
 		if a.Reply(r.Body)["to_agent_id"] != b.ID {
 			t.Error("a reply does not go to the other party")
 		}
-		a.Talk(m).Is("status", "open")
+		a.Conversation(m).Is("status", "open")
 	})
 }
 
@@ -42,7 +42,7 @@ func TestReplyByTheInitiatorOpens(t *testing.T) {
 		if a.Reply(m)["to_agent_id"] != b.ID {
 			t.Error("the target is not the other party")
 		}
-		b.Talk(m).Is("status", "open")
+		b.Conversation(m).Is("status", "open")
 	})
 }
 
@@ -125,7 +125,7 @@ func TestReplyIntoATerminalConversation(t *testing.T) {
 			b.Reply(m)
 			b.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": status}).Want(200)
 			a.Reply(m)
-			a.Talk(m).As("a reply does not move it on").Is("status", status)
+			a.Conversation(m).As("a reply does not move it on").Is("status", status)
 		}
 	})
 }

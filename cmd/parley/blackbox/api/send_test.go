@@ -18,7 +18,7 @@ func TestSendDefaults(t *testing.T) {
 			"sender_handle", a.Handle, "recipient_handle", b.Handle, "group_id", nil, "group_handle", nil,
 			"delivered_at", nil, "read_at", nil, "status", "new", "direction", "sent", "self_encrypted_payload", nil)
 		kit.Exactly(t, "metadata", m.At("metadata").(obj), "provenance")
-		a.Talk(m.Body).Shaped(kit.TalkShape).Is("id", m.At("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
+		a.Conversation(m.Body).Shaped(kit.ConversationShape).Is("id", m.At("conversation_id"), "status", "submitted", "parent_conversation_id", nil, "metadata", obj{})
 	})
 }
 
@@ -38,7 +38,7 @@ func TestSendKeepsEveryField(t *testing.T) {
 		if _, kept := m.At("metadata").(obj)["nothing"]; !kept {
 			m.Errorf("a null inside metadata is lost")
 		}
-		a.Talk(m.Body).Is("metadata", fields["conversation_metadata"])
+		a.Conversation(m.Body).Is("metadata", fields["conversation_metadata"])
 		got := b.Get("/messages/" + m.Str("id")).Want(200).Shaped(kit.MessageShape)
 		got.Is("metadata", m.At("metadata"), "type", fields["type"], "encrypted_payload", "_-9A==", "created_at", m.At("created_at"), "direction", "received")
 	})

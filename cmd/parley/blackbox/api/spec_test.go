@@ -32,7 +32,7 @@ func TestSpecifiedFields(t *testing.T) {
 		{"### Agent (AgentRead)\n", kit.AgentShape + " poll_url:str?", false},
 		{"### Message (MessageRead)\n", kit.MessageShape, false},
 		{"the record may also carry:\n", kit.MessageShape + " self_encrypted_payload:str?", false},
-		{"### Conversation\n", kit.TalkShape, false},
+		{"### Conversation\n", kit.ConversationShape, false},
 		{"### Group (GroupRead)\n", grouptest.Shape, false},
 		{"### Group member\n", grouptest.MemberShape, false},
 		{"### Join request\n", grouptest.RequestShape, false},

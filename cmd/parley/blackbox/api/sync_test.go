@@ -53,7 +53,7 @@ func TestSyncClosed(t *testing.T) {
 				if len(rows) == 1 {
 					m = rows[0]
 				}
-				return m != nil && b.Talk(m).At("status") == "submitted"
+				return m != nil && b.Conversation(m).At("status") == "submitted"
 			})
 			b.Patch("/conversations/"+kit.Text(m, "conversation_id")+"/status", obj{"status": status}).Want(200)
 			kit.Judged(<-answered, "closed").Is("reply", nil, "conversation_status", status)

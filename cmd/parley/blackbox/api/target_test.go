@@ -128,12 +128,12 @@ func TestParentConversation(t *testing.T) {
 			if kit.Text(sub, "conversation_id") == conversation {
 				t.Error("the sub-conversation is its parent")
 			}
-			g[0].Talk(sub).Is("parent_conversation_id", conversation, "status", "submitted")
+			g[0].Conversation(sub).Is("parent_conversation_id", conversation, "status", "submitted")
 		}
 		stranger.TrySend(a, under).Refused(403, "not_owner")
 		stranger.TrySend(a, obj{"parent_conversation_id": kit.Nobody}).Refused(404, "not_found")
 		a.Patch("/conversations/"+conversation+"/status", obj{"status": "canceled"}).Want(200)
-		a.Talk(a.Send(b, under)).As("under a terminal one").Is("parent_conversation_id", conversation)
+		a.Conversation(a.Send(b, under)).As("under a terminal one").Is("parent_conversation_id", conversation)
 		second := a.Org.Agent("second")
 		second.TrySend(b, under).As("another agent of a participant's organization").Want(403)
 	})

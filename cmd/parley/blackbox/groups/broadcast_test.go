@@ -139,12 +139,12 @@ func TestBroadcastReplies(t *testing.T) {
 		stranger := s.Org(t).Agent("stranger")
 		r := grouptest.NewWithPolicy(g, "closed", b, c)
 		one := r.Broadcast(g)
-		g.Talk(one).Is("status", "submitted")
+		g.Conversation(one).Is("status", "submitted")
 		two := r.Broadcast(c)
 		if one["conversation_id"] != two["conversation_id"] {
 			t.Error("two broadcasts are in different conversations")
 		}
-		g.Talk(one).As("a second broadcast is no reply").Is("status", "submitted")
+		g.Conversation(one).As("a second broadcast is no reply").Is("status", "submitted")
 		first := grouptest.CopiesOf(b)[0]
 		reply := b.Reply(first)
 		if reply["to_agent_id"] != g.ID || reply["group_id"] != nil || reply["group_handle"] != nil || reply["conversation_id"] != one["conversation_id"] {
@@ -155,7 +155,7 @@ func TestBroadcastReplies(t *testing.T) {
 			t.Errorf("the reply to the reply: %v", back)
 		}
 		for _, reader := range []*kit.Agent{g, b, c} {
-			reader.Talk(one).As("the first reply opens it").Is("status", "open")
+			reader.Conversation(one).As("the first reply opens it").Is("status", "open")
 		}
 		count := map[*kit.Agent]int{g: 2, b: 3, c: 1}
 		for reader, n := range count {
@@ -286,7 +286,7 @@ func TestGroupConversation(t *testing.T) {
 		if kit.Text(two, "conversation_id") != first {
 			t.Fatal("two broadcasts are in different conversations")
 		}
-		starter.Talk(one).As("metadata counts when it is made").Is("metadata", obj{"n": 1}, "parent_conversation_id", parent)
+		starter.Conversation(one).As("metadata counts when it is made").Is("metadata", obj{"n": 1}, "parent_conversation_id", parent)
 		path := "/conversations/" + first + "/status"
 		move := func(by *kit.Agent, status string) *kit.Answer {
 			return by.Request("PATCH", path, obj{"status": status}).As("%s by %s", status, by.Name)
@@ -310,7 +310,7 @@ func TestGroupConversation(t *testing.T) {
 		if kit.Text(three, "conversation_id") == first {
 			t.Error("a broadcast after the end is in the old conversation")
 		}
-		g.Talk(three).Is("status", "submitted", "metadata", obj{"n": 3}, "parent_conversation_id", nil)
+		g.Conversation(three).Is("status", "submitted", "metadata", obj{"n": 3}, "parent_conversation_id", nil)
 		r.Read(member).Is("conversation_id", three["conversation_id"])
 		for _, status := range []string{"canceled", "failed"} {
 			m := r.Broadcast(g) // the initiator

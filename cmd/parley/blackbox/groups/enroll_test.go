@@ -333,7 +333,7 @@ func TestInvitationMessage(t *testing.T) {
 					t.Errorf("%s: %s is %v, want %v", row.policy, what, pair[0], pair[1])
 				}
 			}
-			y.Talk(m).Is("status", "submitted")
+			y.Conversation(m).Is("status", "submitted")
 			reply := y.Reply(m)
 			if reply["to_agent_id"] != g.ID {
 				t.Errorf("%s: the answer to an invitation goes to %v", row.policy, reply["to_agent_id"])

@@ -278,8 +278,8 @@ func (g *Agent) Peek(m Obj) *Answer {
 	return g.Get("/messages/"+Text(m, "id"), "X-Svc-Agent", g.ID).Want(http.StatusOK)
 }
 
-// Talk reads the conversation of a message.
-func (o *Org) Talk(m Obj) *Answer {
+// Conversation reads the conversation of a message.
+func (o *Org) Conversation(m Obj) *Answer {
 	o.T.Helper()
 	return o.Get("/conversations/" + Text(m, "conversation_id")).Want(200)
 }
