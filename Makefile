@@ -26,7 +26,7 @@ JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox/ -e /judges$$)
 # Where goroutines meet, and where secrets are judged. What is long only because it
 # tries much is left to the unit tests.
-RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/query ./actors/query/cache ./persistence ./persistence/keyring ./persistence/seal ./http ./http/auth ./http/connlimit ./http/egress ./http/httpserver ./http/limit ./http/overload ./http/streams
+RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/query ./actors/query/cache ./actors/query/export ./persistence ./persistence/admission ./persistence/notify ./persistence/keyring ./persistence/seal ./http ./http/access ./http/auth ./http/connlimit ./http/directory ./http/egress ./http/httpserver ./http/limit ./http/messages ./http/overload ./http/streams ./http/webhooks
 # lint has every package vetted. These tests leave much garbage and keep little
 # alive: collecting it less often saves a quarter of their CPU.
 EASY := GOGC=400 GOMEMLIMIT=2GiB

@@ -27,15 +27,15 @@ var oversized = map[string]struct {
 	size int
 	why  string
 }{
-	"folder actors":                 {32, "the calls of groups and MLS are to get a package of their own"},
-	"type actors.Groups":            {48, "goes with the package of groups"},
+	"folder actors":                 {32, "one package calls all actors: calls, turns and rows of a group, an agent and a message need each other"},
+	"type actors.Groups":            {48, "calls of the HTTP layer and turns of the actor, which share one order of members and messages"},
 	"type actors/agent.State":       {31, "one aggregate: what its rules ask of its state"},
-	"type actors/delivery.Webhooks": {45, "to be divided into webhooks and deliveries"},
+	"type actors/delivery.Webhooks": {45, "the calls and the turns of one actor"},
 	"type actors/group.State":       {53, "one aggregate: what its rules ask of its state"},
 	"type actors/group.decision":    {44, "one aggregate: a decision for each command"},
 	"type actors/webhook.State":     {35, "one aggregate: what its rules ask of its state"},
 	"type cluster/consensus.Core":   {41, "one loop: each step of raft reads and writes the same state"},
-	"type http/a2a.Bridge":          {59, "to be divided into calls, tasks, streams and push notifications"},
+	"type http/a2a.Bridge":          {59, "one protocol: each method of A2A reads tasks, which are made of the same conversations"},
 	"type http/rest.Call":           {43, "what a handler reads and writes of one request"},
 }
 

@@ -275,8 +275,10 @@ func (gs *Groups) settled(id parley.GroupID, offered []parley.Seat, gone []parle
 		return reply
 	}
 	return &host.Unfinished{Finish: func() (any, error) {
+		var left sync.WaitGroup
+		left.Go(func() { awaitAll(gone, func(of parley.AgentID) { gs.awaitDeparture(id, of) }) })
 		awaitAll(offered, func(o parley.Seat) { _, _ = gs.awaitSeat(id, o.Number) })
-		awaitAll(gone, func(of parley.AgentID) { gs.awaitDeparture(id, of) })
+		left.Wait()
 		return reply, nil
 	}}
 }

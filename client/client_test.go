@@ -307,11 +307,21 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	if types != "abc" || len(asked) != 3 || asked[1] != "cursor=two+%2B&limit=2&type=x" {
 		t.Fatalf("%s by %q", types, asked)
 	}
+	asked = nil
 	for range All(t.Context(), c.Messages.Inbox, api.Inbox{}) {
 		break
 	}
-	if len(asked) != 4 {
-		t.Fatalf("a walk that was stopped sent %d requests", len(asked)-3)
+	if len(asked) != 1 {
+		t.Fatalf("a walk that was stopped sent %d requests", len(asked))
+	}
+	asked = nil
+	walk := All(t.Context(), c.Messages.Inbox, api.Inbox{})
+	for range 2 {
+		for range walk {
+		}
+	}
+	if len(asked) != 6 || asked[0] != asked[3] {
+		t.Fatalf("two walks sent %q", asked)
 	}
 }
 

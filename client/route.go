@@ -188,6 +188,7 @@ func texts(value reflect.Value) (all []string) {
 // It ends after the first error.
 func All[In, Row any](ctx context.Context, list func(context.Context, In) (*api.Page[Row], error), in In) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
+		in := in // each range begins anew
 		for {
 			page, err := list(ctx, in)
 			if err != nil {

@@ -57,7 +57,8 @@ const (
 	// retryFirst is the pause before a request is sent again while no node leads. It
 	// doubles with each attempt, up to retryMax.
 	retryFirst, retryMax = 5 * time.Millisecond, 80 * time.Millisecond
-	// callTimeout bounds a call: the leader gives up waiting for an actor before.
+	// callTimeout bounds a call: the leader gives up waiting for an actor before. An answer that
+	// comes later, because other actors had to do something after the turn, is an unknown outcome.
 	callTimeout = host.AnswerTimeout + time.Second
 	// encodedSpare is room for what encoding adds. Many answers repeat their request, of which
 	// few have more than answerLikely bytes.

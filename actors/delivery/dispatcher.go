@@ -271,7 +271,7 @@ func (hooks *Webhooks) Stats() Stats {
 	s := d.attempts.stats()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.registry.all()), len(d.queue), d.throttle.limited, d.parking.orgs()
+	s.Agents, s.Waiting, s.SteppingBack, s.Paused = d.registry.size(), len(d.queue), d.throttle.limited, d.parking.orgs()
 	return s
 }
 

@@ -165,14 +165,21 @@ func (r *registry) all() []parley.AnyID {
 	return slices.Collect(maps.Keys(r.agents))
 }
 
-// read begins, and complete ends, the time in which all webhooks are read with add.
-func (r *registry) read() {
+// size returns how many agents and tasks have webhooks.
+func (r *registry) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.agents)
+}
+
+// beginReading begins, and endReading ends, the time in which all webhooks are read with add.
+func (r *registry) beginReading() {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
 	r.touched = map[webhook.ID]struct{}{}
 }
 
-func (r *registry) complete() {
+func (r *registry) endReading() {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
 	r.touched = nil

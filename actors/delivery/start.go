@@ -21,7 +21,7 @@ func (d *dispatcher) begin() {
 	clear(d.leases)
 	d.activation = d.hooks.journal.NextActivation()
 	d.mu.Unlock()
-	d.registry.read()
+	d.registry.beginReading()
 	d.running.Go(d.run)
 }
 
@@ -40,7 +40,7 @@ func (d *dispatcher) learn() error {
 	if err != nil {
 		return err
 	}
-	d.registry.complete()
+	d.registry.endReading()
 	unwatch := sync.OnceFunc(d.hooks.queries.Feeds.WatchConversations(d.changed, d.lookAll))
 	d.mu.Lock()
 	d.unwatch = unwatch

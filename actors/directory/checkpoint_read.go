@@ -184,7 +184,6 @@ func (l *loader) send(parts chan<- part, spare <-chan []byte, failed chan error)
 		select {
 		case parts <- p:
 		case err := <-failed:
-			failed <- err
 			return err
 		}
 	}

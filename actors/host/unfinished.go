@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,32 +15,66 @@ import (
 // turn's entry is durable, and returns the answer.
 type Unfinished struct{ Finish func() (any, error) }
 
-// awaitMax is how long Await waits: not as long as a node waits for the answer of another one.
-const awaitMax = 8 * time.Second
+const (
+	// awaitMax is how long Await waits: not as long as a server that stops waits for its requests.
+	awaitMax = 5 * time.Second
+	// awaitPauseMax bounds the pause before Await asks again.
+	awaitPauseMax = 50 * time.Millisecond
+)
 
-// Await asks a stream's actor of this node q until done accepts the answer: at once, and whenever the
-// actor has stored something. It returns the last answer, with parley.ErrOutcomeUnknown if done has not
-// accepted one after awaitMax.
+// Await asks a stream's actor q until done accepts the answer: at once, and whenever the actor has
+// stored something, each time a millisecond later, so that many who wait for one stream do not all
+// ask after each of its entries. If another node leads meanwhile, Await asks that one. It returns the
+// last answer, with parley.ErrOutcomeUnknown if done has not accepted one after awaitMax.
 func Await[R any](e *Engine, s journal.Stream, q ReadOnly, done func(R) bool) (answer R, err error) {
 	changed, stop := e.watches.add(s)
 	defer stop()
 	late := time.NewTimer(awaitMax)
 	defer late.Stop()
-	for {
+	for pause := time.Duration(0); ; pause = min(pause+time.Millisecond, awaitPauseMax) {
+		wake, rest := changed, pause
 		reply, err := e.answer(Request{Stream: s, Content: q})
-		if err != nil {
+		switch {
+		case err == nil:
+			answer, _ = reply.(R)
+		case errors.Is(err, journal.ErrNotLeader) && e.Router != nil:
+			wake, rest = nil, awaitPauseMax // nobody tells this node what that one stores
+			if answer, err = Query[R](e, s, q); err != nil {
+				return answer, err
+			}
+		case errors.Is(err, parley.ErrOverloaded):
+			wake, rest = nil, awaitPauseMax
+		default:
 			return answer, err
 		}
-		if answer, _ = reply.(R); done(answer) {
+		if err == nil && done(answer) {
 			return answer, nil
 		}
-		select {
-		case <-changed:
-		case <-late.C:
-			return answer, parley.ErrOutcomeUnknown
-		case <-e.stop:
+		if !e.rest(wake, rest, late.C) {
 			return answer, parley.ErrOutcomeUnknown
 		}
+	}
+}
+
+// rest waits for wake, unless it is nil, and then for a pause. It returns false if late or the
+// engine's end comes first.
+func (e *Engine) rest(wake <-chan struct{}, pause time.Duration, late <-chan time.Time) bool {
+	if wake != nil {
+		select {
+		case <-wake:
+		case <-late:
+			return false
+		case <-e.stop:
+			return false
+		}
+	}
+	select {
+	case <-time.After(pause):
+		return true
+	case <-late:
+		return false
+	case <-e.stop:
+		return false
 	}
 }
 

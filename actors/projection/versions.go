@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/gob"
 	"fmt"
-	"maps"
 
 	"parley/actors/directory"
 	"parley/actors/rules"
@@ -48,8 +47,8 @@ func (v versions) hide(in journal.View, id parley.AgentID, stored bool) error {
 
 // savedVersions are the versions as a checkpoint has them beside the cards: ids and numbers only.
 type savedVersions struct {
-	Orgs   map[parley.OrgID]savedOrg
-	Hidden map[parley.AgentID]uint64
+	Orgs   map[string]savedOrg // by the bytes of their ids, which gob writes as they are
+	Hidden map[string]uint64
 }
 
 type savedOrg struct {
@@ -60,17 +59,17 @@ type savedOrg struct {
 // encode returns the versions of organizations with cards, and of at most hiddenMax agents whose
 // cards are not shown.
 func (v versions) encode() ([]byte, error) {
-	saved := savedVersions{map[parley.OrgID]savedOrg{}, map[parley.AgentID]uint64{}}
+	saved := savedVersions{map[string]savedOrg{}, map[string]uint64{}}
 	for id, owner := range v.orgs {
 		if len(owner.agents) > 0 {
-			saved.Orgs[id] = savedOrg{owner.tier, owner.version}
+			saved.Orgs[string(id[:])] = savedOrg{owner.tier, owner.version}
 		}
 	}
 	for id, version := range v.hidden {
 		if len(saved.Hidden) == hiddenMax {
 			break
 		}
-		saved.Hidden[id] = version
+		saved.Hidden[string(id[:])] = version
 	}
 	var b bytes.Buffer
 	err := gob.NewEncoder(&b).Encode(saved)
@@ -85,8 +84,10 @@ func decodeVersions(b []byte) (versions, error) {
 		return v, fmt.Errorf("%w: %w", directory.ErrCheckpoint, err)
 	}
 	for id, owner := range saved.Orgs {
-		v.orgs[id] = &orgCards{tier: owner.Tier, version: owner.Version, agents: map[parley.AgentID]struct{}{}}
+		v.orgs[parley.IDFromBytes[parley.OrgID]([]byte(id))] = &orgCards{tier: owner.Tier, version: owner.Version, agents: map[parley.AgentID]struct{}{}}
 	}
-	maps.Copy(v.hidden, saved.Hidden)
+	for id, version := range saved.Hidden {
+		v.hidden[parley.IDFromBytes[parley.AgentID]([]byte(id))] = version
+	}
 	return v, nil
 }

@@ -143,14 +143,14 @@ func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parl
 func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	// Read in this order, and before the view opens. If both are equal, every visible
 	// entry is durable. The view has everything up to durable.
-	assigned, durable := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
+	assigned, durable, index := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent), q.counts.Of(agent)
 	if assigned <= durable {
-		if count, known := q.counts.Known(agent, durable, since); known {
+		if count, known := index.Known(durable, since); known {
 			return count, nil
 		}
 	}
 	err = q.view(ctx, func(v journal.View) error {
-		count, err = q.counts.Count(ctx, v, agent, durable, since)
+		count, err = q.counts.Count(ctx, v, index, durable, since)
 		return err
 	})
 	return count, err

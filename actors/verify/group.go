@@ -250,14 +250,14 @@ func (g *groupReplay) noted(agent parley.AgentID, key []byte) bool {
 // queue or an outbox. Messages about other seats can only be left over from an agent that
 // was revoked.
 func (g *groupReplay) awaited() {
-	words := g.offers[g.id]
+	messages := g.offers[g.id]
 	for number := range g.kept {
-		n := words[number]
-		g.must(seatsUnderway, n == 1, "the seat of offer %d is kept and %d words about it are on their way: nobody will settle it", number, n)
+		n := messages[number]
+		g.must(seatsUnderway, n == 1, "the seat of offer %d is kept and %d messages about it are under way: nobody will settle it", number, n)
 	}
-	for number, n := range words {
+	for number, n := range messages {
 		_, _, reason, kept := g.state.Fate(number)
-		g.must(seatsUnderway, kept || reason == group.ReasonRevoked, "%d words are on their way about offer %d, which is settled or was never made", n, number)
+		g.must(seatsUnderway, kept || reason == group.ReasonRevoked, "%d messages are under way about offer %d, which is settled or was never made", n, number)
 	}
 	delete(g.offers, g.id)
 }

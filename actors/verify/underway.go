@@ -200,7 +200,7 @@ func (u *underway) offered(id parley.GroupID, number uint32) {
 // leftOver reports messages about seats and timers of groups that do not exist.
 func (x *verifier) leftOver() {
 	for id := range x.offers {
-		x.fault(seatsUnderway, "group "+id.String(), "words are on their way about its seats, and there is no such group")
+		x.fault(seatsUnderway, "group "+id.String(), "messages about its seats are under way, and there is no such group")
 	}
 	for id, due := range x.groupTimers {
 		for _, ms := range due {

@@ -67,8 +67,8 @@ type Plan struct {
 	// still sent; 0 sends all of them. Arrivals that are given up count as failures with
 	// the reason NeverSent, and their wait so far is part of the latency.
 	Overtime time.Duration
-	// SkipBusy skips an arrival of an open loop that is due while its client waits for an answer:
-	// it is neither sent later nor counted.
+	// SkipBusy skips an arrival of an open loop that is due while its client waits for an answer,
+	// dials, or has not begun: it is neither sent later nor counted.
 	SkipBusy bool
 	// Patience is how long a worker redials a broken connection before the run fails; 0
 	// is five seconds.

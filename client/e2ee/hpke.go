@@ -39,6 +39,8 @@ const PayloadBytesMaxHybrid = PayloadBytesMax - (encSizeHybrid - encSize)
 var (
 	// ErrSealedForm means that a text is not an hpke-v1 payload.
 	ErrSealedForm = errors.New("the payload is not of the form hpke-v1")
+	// ErrOldClient means that a payload is of version 1 of hpke-v1, which is not opened any more.
+	ErrOldClient = errors.New("sealed by an old client")
 	// ErrCannotOpen means that no key of the ring opens a payload: it was sealed to
 	// another key, or changed in transit.
 	ErrCannotOpen = errors.New("no key of this agent opens the payload")
@@ -188,6 +190,8 @@ func decodeSealed(text string) (version byte, sealed []byte, err error) {
 	case sealVersion:
 	case sealVersion3:
 		enc = encSizeHybrid
+	case 1:
+		return 0, nil, ErrOldClient
 	default:
 		return 0, nil, ErrSealedForm
 	}

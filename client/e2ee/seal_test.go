@@ -160,7 +160,7 @@ func TestForeignMailFails(t *testing.T) {
 		"in another sender's name":   {bob, eve, text, published(ann, eve), ErrForged},
 		"under a key not published":  {bob, ann, text, published(eve), ErrForged},
 		"to another with this key":   {twinOf(t, bob), ann, text, published(ann), ErrForged},
-		"called version 1":           {bob, ann, relabel(t, text, 1), published(ann), ErrSealedForm},
+		"called version 1":           {bob, ann, relabel(t, text, 1), published(ann), ErrOldClient},
 		"forwarded by the recipient": {eve, ann, reseal(t, bob, text, eve.EncryptionKey()), published(ann), ErrForged},
 		"signed by another": {bob, ann, seal(t, impostor(eve, ann.AgentID()), bob, "x"), func(string) (api.JWK, error) {
 			return ann.SigningKey(), nil

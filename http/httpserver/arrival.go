@@ -15,9 +15,9 @@ import (
 	"parley/http/rest"
 )
 
-// strangersBodyMax bounds the body of a request from an unknown caller, so that its
+// anonymousBodyMax bounds the body of a request from an unknown caller, so that its
 // memory need not be counted against any account.
-const strangersBodyMax = limit.Small
+const anonymousBodyMax = limit.Small
 
 // chunkedLength stands for the length of a chunked body. For such a body the engine
 // passes on the raw bytes of the wire.
@@ -61,7 +61,7 @@ func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
 // length of a chunked body is checked as it arrives.
 func (b *bodies) mayArrive(h *fasthttp.RequestHeader) bool {
 	n := h.ContentLength()
-	return n <= strangersBodyMax || n == chunkedLength || n <= b.bodyMax(h) && b.known(h)
+	return n <= anonymousBodyMax || n == chunkedLength || n <= b.bodyMax(h) && b.known(h)
 }
 
 // largeRoutes returns the routes with a bound of their own for bodies.
@@ -104,7 +104,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 	most := ctx.Request.Header.ContentLength()
 	if chunked {
 		most = 0 // until the first chunk is announced
-		bound, bodyMax := strangersBodyMax, s.bodyMax(&ctx.Request.Header)
+		bound, bodyMax := anonymousBodyMax, s.bodyMax(&ctx.Request.Header)
 		from = &chunks{from: from, single: s.single, may: func(total int) error {
 			if total > bound && bound < bodyMax && s.known(&ctx.Request.Header) {
 				bound = bodyMax
@@ -114,7 +114,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 			}
 			return nil
 		}}
-	} else if most > strangersBodyMax && most > s.bodyMax(&ctx.Request.Header) {
+	} else if most > anonymousBodyMax && most > s.bodyMax(&ctx.Request.Header) {
 		return nil, fasthttp.ErrBodyTooLarge
 	}
 	on = buffer.New(0)

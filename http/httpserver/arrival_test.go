@@ -28,8 +28,8 @@ func TestLargeBodiesNeedAValidToken(t *testing.T) {
 		may    bool
 	}{
 		{"", 0, true},
-		{"", strangersBodyMax, true},
-		{"", strangersBodyMax + 1, false},
+		{"", anonymousBodyMax, true},
+		{"", anonymousBodyMax + 1, false},
 		{"Bearer bad", parley.BodyBytesMax, false},
 		{"Bearer bad", -1, true}, // checked as it arrives
 		{"Bearer good", -1, true},

@@ -160,10 +160,10 @@ func TestLimits(t *testing.T) {
 	if whole.StatusCode != 200 {
 		t.Errorf("a body of exactly 1 MiB: %d %s", whole.StatusCode, whole.body)
 	}
-	if stranger := s.ask(t, "PATCH", "/things/"+toyID, `{"x":"`+strings.Repeat("x", strangersBodyMax)+`"}`); stranger.StatusCode != 401 {
+	if stranger := s.ask(t, "PATCH", "/things/"+toyID, `{"x":"`+strings.Repeat("x", anonymousBodyMax)+`"}`); stranger.StatusCode != 401 {
 		t.Errorf("a large body without a token: %d %s", stranger.StatusCode, stranger.body)
 	}
-	if public := s.ask(t, "POST", "/token", strings.Repeat("x", strangersBodyMax+1)); public.StatusCode != 413 {
+	if public := s.ask(t, "POST", "/token", strings.Repeat("x", anonymousBodyMax+1)); public.StatusCode != 413 {
 		t.Errorf("a large body without a token on a public route: %d %s", public.StatusCode, public.body)
 	}
 }

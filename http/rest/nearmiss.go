@@ -6,17 +6,17 @@ import "strings"
 // unknown one may be a misspelling of it: the 422 then names it.
 
 const (
-	// strangersMax is how many unknown members of an object are examined, and
-	// strangerBytesMax how long they may be.
-	strangersMax     = 8
-	strangerBytesMax = 64
+	// unknownNamesMax is how many unknown members of an object are examined, and
+	// unknownNameBytesMax how long they may be.
+	unknownNamesMax     = 8
+	unknownNameBytesMax = 64
 )
 
 // unknownNames are the names of unknown members of one object.
 type unknownNames []string
 
 func (s *unknownNames) add(name string) {
-	if len(*s) < strangersMax && len(name) <= strangerBytesMax {
+	if len(*s) < unknownNamesMax && len(name) <= unknownNameBytesMax {
 		*s = append(*s, name)
 	}
 }

@@ -26,27 +26,27 @@ const (
 // feed reads few rows. It is filled from rows as polls ask for it and may be dropped at
 // any time.
 type PollIndex struct {
-	feeds *otter.Cache[parley.AgentID, *feedIndex]
+	feeds *otter.Cache[parley.AgentID, *FeedIndex]
 	// blockEntries is how many feed entries one block covers.
 	blockEntries *int
 }
 
 // NewPollIndex returns an empty index. Only tests change the number of entries in a block.
 func NewPollIndex(blockEntries *int) *PollIndex {
-	return &PollIndex{blockEntries: blockEntries, feeds: otter.Must(&otter.Options[parley.AgentID, *feedIndex]{
+	return &PollIndex{blockEntries: blockEntries, feeds: otter.Must(&otter.Options[parley.AgentID, *FeedIndex]{
 		MaximumWeight: countBytes,
-		Weigher: func(_ parley.AgentID, x *feedIndex) uint32 {
+		Weigher: func(_ parley.AgentID, x *FeedIndex) uint32 {
 			return uint32(min(math.MaxUint32, countOverhead+blockBytes*x.size.Load()))
 		},
 	})}
 }
 
-// feedIndex counts the messages of one feed in blocks.
+// FeedIndex counts the messages of one feed in blocks.
 //
 // Invariant, under mu: blocks are adjacent and ascending, and cover every message from
 // the first block up to position upTo, which is durable. Each has blockEntries messages,
 // except the newest and, if whole is set, the oldest.
-type feedIndex struct {
+type FeedIndex struct {
 	agent        parley.AgentID
 	blockEntries int
 	size         atomic.Int64 // number of blocks
@@ -77,15 +77,10 @@ type blockTimes struct {
 	created     []int64
 }
 
-// Known returns how many messages to an agent were created after an instant in Unix milliseconds,
-// if the index has everything up to durable.
-func (c *PollIndex) Known(agent parley.AgentID, durable uint64, since int64) (count int, known bool) {
-	return c.of(agent).known(durable, since)
-}
-
-// Count counts the messages to an agent in a view that has everything up to durable.
-func (c *PollIndex) Count(ctx context.Context, v journal.View, agent parley.AgentID, durable uint64, since int64) (int, error) {
-	x := c.of(agent)
+// Count counts the messages to an agent that were created after an instant in Unix milliseconds,
+// in a view that has everything up to durable. The index was taken before the view was opened: what
+// is forgotten meanwhile is not put into the index of later polls.
+func (c *PollIndex) Count(ctx context.Context, v journal.View, x *FeedIndex, durable uint64, since int64) (int, error) {
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, durable, since)
 	if x.size.Load() != had {
@@ -111,17 +106,17 @@ func (c *PollIndex) Count(ctx context.Context, v journal.View, agent parley.Agen
 	return t.certain, err
 }
 
-func (c *PollIndex) of(agent parley.AgentID) *feedIndex {
+func (c *PollIndex) Of(agent parley.AgentID) *FeedIndex {
 	x, found := c.feeds.GetIfPresent(agent)
 	if !found {
-		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: *c.blockEntries})
+		x, _ = c.feeds.SetIfAbsent(agent, &FeedIndex{agent: agent, blockEntries: *c.blockEntries})
 	}
 	return x
 }
 
 // weigh updates the weight of an index.
-func (c *PollIndex) weigh(x *feedIndex) {
-	c.feeds.Compute(x.agent, func(have *feedIndex, found bool) (*feedIndex, otter.ComputeOp) {
+func (c *PollIndex) weigh(x *FeedIndex) {
+	c.feeds.Compute(x.agent, func(have *FeedIndex, found bool) (*FeedIndex, otter.ComputeOp) {
 		if found && have == x {
 			return x, otter.WriteOp
 		}
@@ -145,9 +140,9 @@ type estimate struct {
 	mixed   []feedBlock
 }
 
-// known counts from memory alone. It returns false if the index does not cover
+// Known counts from memory alone. It returns false if the index does not cover
 // everything up to durable or a block has to be read.
-func (x *feedIndex) known(durable uint64, since int64) (count int, known bool) {
+func (x *FeedIndex) Known(durable uint64, since int64) (count int, known bool) {
 	x.mu.Lock()
 	if x.upTo < durable || !x.reaches(since) {
 		x.mu.Unlock()
@@ -167,7 +162,7 @@ func (x *feedIndex) known(durable uint64, since int64) (count int, known bool) {
 
 // count extends the index up to durable, and back to entries that arrived at the instant
 // since, and estimates the messages created after it. upTo is the end of the index.
-func (x *feedIndex) count(ctx context.Context, v journal.View, durable uint64, since int64) (t estimate, upTo uint64, err error) {
+func (x *FeedIndex) count(ctx context.Context, v journal.View, durable uint64, since int64) (t estimate, upTo uint64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	err = x.extend(ctx, v, durable)
@@ -187,11 +182,11 @@ func (x *feedIndex) count(ctx context.Context, v journal.View, durable uint64, s
 }
 
 // reaches reports whether the index covers everything that arrived after an instant.
-func (x *feedIndex) reaches(since int64) bool {
+func (x *FeedIndex) reaches(since int64) bool {
 	return x.whole || len(x.blocks) > 0 && x.blocks[0].began <= since
 }
 
-func (x *feedIndex) estimate(since int64) (t estimate) {
+func (x *FeedIndex) estimate(since int64) (t estimate) {
 	// Messages that arrived by the instant were created by then. Messages that arrived
 	// more than maxDelay later were created later.
 	first := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].ended > since })
@@ -210,7 +205,7 @@ func (x *feedIndex) estimate(since int64) (t estimate) {
 }
 
 // total is how many messages the index covers.
-func (x *feedIndex) total() int64 {
+func (x *FeedIndex) total() int64 {
 	if len(x.blocks) == 0 {
 		return 0
 	}
@@ -218,7 +213,7 @@ func (x *feedIndex) total() int64 {
 }
 
 // extend adds the entries after the index, up to durable.
-func (x *feedIndex) extend(ctx context.Context, v journal.View, durable uint64) error {
+func (x *FeedIndex) extend(ctx context.Context, v journal.View, durable uint64) error {
 	if len(x.blocks) == 0 && !x.whole { // it begins where this view is complete
 		x.upTo = durable
 	}
@@ -254,7 +249,7 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, durable uint64) 
 
 // reach adds the entries before the index, until a block begins with an entry that
 // arrived at the instant since or before.
-func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) error {
+func (x *FeedIndex) reach(ctx context.Context, v journal.View, since int64) error {
 	if x.reaches(since) {
 		return nil
 	}
@@ -294,13 +289,13 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, total: until} }
 
 // addEntry counts an entry in a block.
-func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) {
+func (x *FeedIndex) addEntry(b *feedBlock, e journal.FeedEntry) {
 	created := createdAt(e)
 	b.messages, b.oldest, x.maxDelay = b.messages+1, min(b.oldest, created), max(x.maxDelay, e.At-created)
 }
 
 // read returns the creation times of a block's messages. The last result is cached.
-func (x *feedIndex) read(v journal.View, b *feedBlock) (*blockTimes, error) {
+func (x *FeedIndex) read(v journal.View, b *feedBlock) (*blockTimes, error) {
 	if times := x.lastRead.Load(); times != nil && times.isOf(b) {
 		return times, nil
 	}

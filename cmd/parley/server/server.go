@@ -253,10 +253,14 @@ func (h *running) ensureKeyring(data string) (err error) {
 
 func (h *running) startServers(ctx context.Context, cfg Config) error {
 	var tokenKeys, cardKeys, receiptKeys auth.KeySet
-	for of, keys := range map[*actors.Keys]*auth.KeySet{h.node.Keys: &tokenKeys, h.node.CardKeys: &cardKeys, h.node.ReceiptKeys: &receiptKeys} {
+	for _, k := range []struct {
+		sign string
+		of   *actors.Keys
+		keys *auth.KeySet
+	}{{"tokens", h.node.Keys, &tokenKeys}, {"cards", h.node.CardKeys, &cardKeys}, {"receipts", h.node.ReceiptKeys, &receiptKeys}} {
 		var err error
-		if *keys, err = parleyhttp.SigningKeys(ctx, of, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy); err != nil {
-			return fmt.Errorf("signing keys: %w", err)
+		if *k.keys, err = parleyhttp.SigningKeys(ctx, k.of, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy); err != nil {
+			return fmt.Errorf("keys that sign %s: %w", k.sign, err)
 		}
 	}
 	secret, err := h.master.Derive("cursors")

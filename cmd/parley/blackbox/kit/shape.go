@@ -9,13 +9,13 @@ import (
 
 // Shapes of what the API returns are field:kind lists; a question mark allows null, never absence.
 const (
-	OrgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
-	AgentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"
-	KeysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? key_binding:obj? unbound_since:time?"
-	MessageShape = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
-	ConversationShape    = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
-	PartyShape   = "agent_id:uuid role:str joined_at:time"
-	OriginShape  = "server:any received_at:time org_id:uuid org_slug:str trust_tier:int human_oversight:bool via:str"
+	OrgShape          = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
+	AgentShape        = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"
+	KeysShape         = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? key_binding:obj? unbound_since:time?"
+	MessageShape      = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
+	ConversationShape = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
+	PartyShape        = "agent_id:uuid role:str joined_at:time"
+	OriginShape       = "server:any received_at:time org_id:uuid org_slug:str trust_tier:int human_oversight:bool via:str"
 )
 
 var (
