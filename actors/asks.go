@@ -80,6 +80,8 @@ func groupAskTypes() []any {
 	return []any{
 		group.GetView{},
 		group.View{},
+		group.GetFate{}, // asked of the new leader if another node leads before a seat is taken
+		group.Fate{},
 		group.ListMembers{},
 		[]group.Member{},
 		group.ListRequests{},

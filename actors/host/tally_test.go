@@ -96,6 +96,8 @@ type fakeJournal struct {
 	// activation.
 	fail     error
 	onQueued func(journal.Stream)
+	// follows: another node leads, so no actor is activated here.
+	follows bool
 	// damage is the file that is reported as damaged.
 	damage string
 }
@@ -143,6 +145,8 @@ func (l *fakeJournal) Append(e *journal.Entry) {
 
 func (l *fakeJournal) apply(e *journal.Entry, s *fakeStream) error {
 	switch {
+	case e.Activate && l.follows:
+		return journal.ErrNotLeader
 	case e.Activate:
 		s.epoch = e.Activation
 		return nil

@@ -61,3 +61,31 @@ func TestAwaitEndsWithTheEngine(t *testing.T) {
 		t.Errorf("the wait ended with %v", err)
 	}
 }
+
+// routed is a router that has another engine decide.
+type routed struct{ to *Engine }
+
+func (r routed) Ask(request Request, _ func(Request) (any, error)) (any, error) {
+	return r.to.Decide(request)
+}
+
+// TestAwaitAsksTheNodeThatLeads: if another node has come to lead, that one is asked.
+func TestAwaitAsksTheNodeThatLeads(t *testing.T) {
+	leader, _ := newEngine(t, 1)
+	follower, l := newEngine(t, 1, func(e *Engine) { e.Router = routed{leader} })
+	l.follows = true
+	s, seen, awaited := streamOf(1), make(chan uint64, 10), make(chan error, 1)
+	go func() {
+		_, err := Await(follower, s, peek{}, func(sum uint64) bool { seen <- sum; return sum == 1 })
+		awaited <- err
+	}()
+	if first := <-seen; first != 0 {
+		t.Errorf("the first answer is %d", first)
+	}
+	if _, err := Ask[uint64](t.Context(), leader, s, 0, add(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-awaited; err != nil {
+		t.Error(err)
+	}
+}

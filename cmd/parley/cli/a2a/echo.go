@@ -179,8 +179,8 @@ type a2aMetadata struct {
 // read returns a message as it is to be answered.
 func (e *echoer) read(ctx context.Context, m api.Message) (*echo, error) {
 	request := &echo{agent: e.agent, to: m}
-	var clear bool
-	if request.parts, clear = client.A2ACleartext(m); !clear {
+	var cleartext bool
+	if request.parts, cleartext = client.A2ACleartext(m); !cleartext {
 		opened, err := e.agent.OpenMessage(ctx, m)
 		if err != nil {
 			return nil, err
