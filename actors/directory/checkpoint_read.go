@@ -208,10 +208,10 @@ func (l *loader) part(p part) error {
 		return fmt.Errorf("%w: a block of %d bytes for %d cards", ErrCheckpoint, len(plain), p.cards)
 	}
 	records := make([]record, p.cards)
-	r := reader{data: plain}
+	r, text := reader{data: plain}, string(plain)
 	for i := range records {
 		records[i].owner = p.owner
-		l.record(&r, &records[i])
+		l.record(&r, text, &records[i])
 	}
 	if r.failed || len(r.data) > 0 {
 		return fmt.Errorf("%w: bad cards", ErrCheckpoint)
@@ -230,8 +230,9 @@ func (l *loader) part(p part) error {
 	return nil
 }
 
-// record decodes a document.
-func (l *loader) record(r *reader, x *record) {
+// record decodes a document. Its terms are parts of text, which is the block: the vocabulary copies
+// those that are new to it.
+func (l *loader) record(r *reader, text string, x *record) {
 	copy(x.id[:], r.bytes(16))
 	x.version, x.embedded = r.uint64(), r.uint64()
 	x.created, x.updated = r.varint(), r.varint()
@@ -244,11 +245,12 @@ func (l *loader) record(r *reader, x *record) {
 	terms := r.count()
 	x.terms = make([]occurrence, 0, terms)
 	for range terms {
-		text := string(r.text())
-		if r.failed = r.failed || text == "" || len(text) > words.BytesMax; r.failed {
+		n := len(r.text())
+		if r.failed = r.failed || n == 0 || n > words.BytesMax; r.failed {
 			return
 		}
-		x.terms = append(x.terms, occurrence{text, frequencies(r.byte())})
+		end := len(text) - len(r.data)
+		x.terms = append(x.terms, occurrence{text[end-n : end], frequencies(r.byte())})
 	}
 	x.vector = l.vector(r)
 }

@@ -3,6 +3,7 @@ package directory
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -68,6 +69,7 @@ func (v *vocabulary) intern(text string, generation uint64) *term {
 		return t
 	}
 	known := *v.all.Load()
+	text = strings.Clone(text) // it may be part of a block of a checkpoint
 	t := &term{text: text, id: uint32(len(known)), since: generation}
 	t.list.Store(&t.bulk)
 	// The list is published before anything leads to the new number.
