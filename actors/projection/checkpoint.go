@@ -175,21 +175,19 @@ func (d *Directory) checkpointDue() bool {
 // what depends on an organization's tier is then in the index.
 func (d *Directory) beginCheckpoint() {
 	d.saved, d.written = d.agents.Generation(), d.o.Clock()
-	encoded, err := d.versions.encode()
+	versions := d.versions.encode()
 	d.writing.Store(true)
 	d.running.Go(func() {
 		defer d.writing.Store(false)
-		d.writeCheckpoint(encoded, err)
+		d.writeCheckpoint(versions)
 	})
 }
 
-func (d *Directory) writeCheckpoint(versions []byte, err error) {
+func (d *Directory) writeCheckpoint(versions []byte) {
 	began := d.o.Clock()
-	if err == nil {
-		err = d.o.Checkpoint.Replace(func(to io.Writer) error {
-			return d.agents.WriteCheckpoint(to, versions, d.o.Checkpoint.Seal)
-		})
-	}
+	err := d.o.Checkpoint.Replace(func(to io.Writer) error {
+		return d.agents.WriteCheckpoint(to, versions, d.o.Checkpoint.Seal)
+	})
 	if err != nil {
 		d.o.Logger.Warn("the checkpoint of the directory could not be written; the next start takes longer", "error", err)
 		return

@@ -318,9 +318,9 @@ func (s *scene) kill() {
 // crash stops the machine while a checkpoint is written: some of what was not synced is
 // lost. The index must be settled.
 func (s *scene) crash(r *rand.Rand) {
-	versions, err := s.d.versions.encode()
+	versions := s.d.versions.encode()
 	var writing sync.WaitGroup
-	writing.Go(func() { s.d.writeCheckpoint(versions, err) })
+	writing.Go(func() { s.d.writeCheckpoint(versions) })
 	time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
 	left := s.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(101), RNG: rand.New(rand.NewPCG(r.Uint64(), 2))})
 	writing.Wait()
