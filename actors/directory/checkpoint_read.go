@@ -192,9 +192,11 @@ func (l *loader) send(parts chan<- part, spare <-chan []byte, failed chan error)
 // recordBytesMin is less than the shortest record takes.
 const recordBytesMin = 32
 
-// record is a document with its vector, which is nil if it has none.
+// record is a document with the terms that the vocabulary had when it was decoded, and
+// its vector, which is nil if it has none.
 type record struct {
 	document
+	known  []*term
 	vector *vector
 }
 
@@ -212,6 +214,7 @@ func (l *loader) part(p part) error {
 	for i := range records {
 		records[i].owner = p.owner
 		l.record(&r, text, &records[i])
+		records[i].known = l.state.vocab.known(&records[i].document)
 	}
 	if r.failed || len(r.data) > 0 {
 		return fmt.Errorf("%w: bad cards", ErrCheckpoint)
@@ -225,7 +228,8 @@ func (l *loader) part(p part) error {
 		if l.state.limit%64 == 0 {
 			l.state.live = append(l.state.live, 0)
 		}
-		l.index.insert(l.state, &records[i].document, records[i].vector, true)
+		x := &records[i]
+		l.index.insert(l.state, &x.document, x.known, x.vector, true)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (x *index) put(d *document, data []float32) error {
 		}
 		x.retire(next, old)
 	}
-	x.insert(next, d, v, false)
+	x.insert(next, d, next.vocab.known(d), v, false)
 	x.state.Store(next)
 	x.changes.Add(1)
 	x.compactIfDue()
@@ -110,12 +110,14 @@ func (x *index) vectorOf(data []float32) (*vector, error) {
 	return &vector{data: data}, nil
 }
 
-// insert adds a document to a state that is not published. bulk says that no reader has
+// insert adds a document to a state that is not published. terms holds those that its
+// vocabulary has already, nil for others, and is filled. bulk says that no reader has
 // its vocabulary and values; then settle ends the series.
-func (x *index) insert(n *state, d *document, v *vector, bulk bool) {
-	terms := make([]*term, len(d.terms))
+func (x *index) insert(n *state, d *document, terms []*term, v *vector, bulk bool) {
 	for i, t := range d.terms {
-		terms[i] = n.vocab.intern(t.text, n.generation)
+		if terms[i] == nil {
+			terms[i] = n.vocab.intern(t.text, n.generation)
+		}
 	}
 	ordinal := n.limit
 	numbered := make([]uint64, len(terms))
@@ -210,7 +212,8 @@ func (x *index) compact(s *state, keep int) {
 		// Ordinals ascend with generations, so a term gets the generation of the first
 		// document that has it.
 		n.generation = p.born[i]
-		x.insert(n, s.document(ordinal), nil, true)
+		d := s.document(ordinal)
+		x.insert(n, d, n.vocab.known(d), nil, true)
 		to, j := n.at(n.limit - 1)
 		to.setVector(j, p.vector(i), true)
 		if died != 0 {

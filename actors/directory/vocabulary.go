@@ -23,8 +23,8 @@ func (l *termList) load() []uint32 {
 }
 
 // vocabulary finds terms by text, stem, beginning and trigram. One goroutine at a time
-// adds terms. The lock is held only while one map is read or changed, never while a list
-// is walked.
+// adds terms. The lock is held only while a map is read or changed, never while a list is
+// walked.
 type vocabulary struct {
 	mu       sync.RWMutex
 	byText   map[string]*term
@@ -51,6 +51,17 @@ func (v *vocabulary) find(text string) *term {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.byText[text]
+}
+
+// known returns the terms of a document, nil for those that are new.
+func (v *vocabulary) known(d *document) []*term {
+	terms := make([]*term, len(d.terms))
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for i := range d.terms {
+		terms[i] = v.byText[d.terms[i].text]
+	}
+	return terms
 }
 
 // terms returns the terms in a list.
