@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley/http/internal/planted"
 	"parley/http/rest"
 )
 
@@ -67,21 +66,18 @@ func TestSuspendedOrganizationOnlyReadsControl(t *testing.T) {
 }
 
 // TestStreamsOfASuspendedOrganizationEnd: after the suspension no heartbeat is sent,
-// even if nothing ends the stream, as on another node. The control ignores the
-// suspension.
+// even if nothing ends the stream, as on another node. In the control nothing is suspended.
 func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
-	for name, defects := range map[string]planted.Streams{"suspended": {}, "control": {IgnoresSuspension: true}} {
+	for _, name := range []string{"suspended", "control"} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, h *harness) {
-				h.service.streams.Plant(defects)
 				l := h.listen(h.agent("alice"), h.token(h.client), "")
 				heartbeats(t, l, 1)
-				if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
-					t.Fatal(err)
-				}
 				if name == "control" {
 					heartbeats(t, l, 2)
 					h.service.EndStreams(h.owner)
+				} else if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
+					t.Fatal(err)
 				}
 				over(t, l)
 			})

@@ -97,7 +97,7 @@ func (s *feedSource) permitted() bool {
 	if err != nil {
 		return !gone(err)
 	}
-	return o.Credential(s.client).Live() && (!o.Suspended() || s.streams.planted.IgnoresSuspension)
+	return o.Credential(s.client).Live() && !o.Suspended()
 }
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {

@@ -8,6 +8,4 @@ type Streams struct {
 	Alone bool
 	// PumpsWait lets the goroutines that write to all streams wait for one reader.
 	PumpsWait bool
-	// IgnoresSuspension does not end the streams of a suspended organization.
-	IgnoresSuspension bool
 }
