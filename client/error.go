@@ -117,6 +117,12 @@ func (e *Error) Error() string {
 	if quota, ok := e.Extra["quota"]; ok {
 		text += fmt.Sprintf(" Quota %v: %v of %v used.", quota, e.Extra["used"], e.Extra["limit"])
 	}
+	if status, ok := e.Extra["current_status"]; ok {
+		text += fmt.Sprintf(" It is %v.", status)
+	}
+	if allowed, ok := e.Extra["allowed"].([]any); ok && len(allowed) > 0 {
+		text += fmt.Sprintf(" Allowed are %v.", allowed)
+	}
 	if e.RetryAfter > 0 {
 		text += fmt.Sprintf(" Try again in %v.", e.RetryAfter)
 	}

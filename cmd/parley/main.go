@@ -63,7 +63,7 @@ type commands struct {
 
 	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, in the data directory of a stopped server."`
 
-	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server and comparable systems with parley-bench; bench --help lists the scenarios."`
+	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server and comparable systems with parley-bench; bench --help lists the scenarios. make build builds it."`
 
 	Config     server.ConfigCmd `cmd:"" help:"Print the effective settings of serve and where each came from."`
 	Version    versionCmd       `cmd:"" help:"Print the version."`
@@ -74,7 +74,7 @@ type commands struct {
 type keyCmd struct {
 	Show    cli.KeyShowCmd        `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
 	Retire  cli.KeyRetireCmd      `cmd:"" help:"Retire a former key of one of the organization's agents: signatures made with it from now on do not verify."`
-	Rotate  operator.KeyRotateCmd `cmd:"" help:"Replace the key with which the server signs access tokens (or cards); for its operator. To replace an agent's keys, use agent rotate-keys."`
+	Rotate  operator.KeyRotateCmd `cmd:"" help:"Replace the key with which the server signs access tokens (or cards, or receipts); for its operator. To replace an agent's keys, use agent rotate-keys."`
 	Restore cli.KeyRestoreCmd     `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
 }
 

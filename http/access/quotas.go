@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"parley/actors/org"
 	"parley/client/parley"
@@ -71,7 +72,7 @@ func (p QuotaProfile) With(tier int, name string, limit *int) (QuotaProfile, err
 	case tier < 0 || tier >= len(p):
 		return p, fmt.Errorf("there is no trust tier %d", tier)
 	case !slices.Contains(quotaNames[:], name):
-		return p, fmt.Errorf("there is no quota %q; there are %q", name, quotaNames)
+		return p, fmt.Errorf("there is no quota %q; there are %s", name, strings.Join(quotaNames[:], ", "))
 	case limit != nil && *limit < 0:
 		return p, fmt.Errorf("%d is less than none", *limit)
 	}

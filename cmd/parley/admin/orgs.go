@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -125,7 +126,7 @@ func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 
 func (q *QuotaRequest) command() (org.Command, error) {
 	if !slices.Contains(access.QuotaNames(), q.Name) {
-		return nil, errBadRequest.Saying(fmt.Sprintf("There is no quota %q; there are %q.", q.Name, access.QuotaNames()))
+		return nil, errBadRequest.Saying(fmt.Sprintf("There is no quota %q; there are %s.", q.Name, strings.Join(access.QuotaNames(), ", ")))
 	}
 	switch q.Limit.Kind() {
 	case 'n':

@@ -64,7 +64,7 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams, fro
 	if std.JSON {
 		return std.Value(out)
 	}
-	if err := std.Say("conversation %s is %s, since %s\n", out.ID, program.Printable(out.Status), program.Clock(out.CreatedAt)); err != nil {
+	if err := std.Say("conversation %s is %s, begun %s\n", out.ID, program.Printable(out.Status), program.Clock(out.CreatedAt)); err != nil {
 		return err
 	}
 	return program.Rows(std, out.Participants, []string{"ROLE", "AGENT", "ID"}, func(p participant) []string {

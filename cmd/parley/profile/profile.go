@@ -23,7 +23,7 @@ import (
 // and its agents' keys, and the server they are for.
 type Flags struct {
 	Profile string `env:"PARLEY_PROFILE" placeholder:"DIR" help:"Directory with credentials and keys; default: parley in the user's configuration directory."`
-	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server to register at, by default http://127.0.0.1:8080. A profile works only with its own server."`
+	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Address of the server; default: the profile's, and http://127.0.0.1:8080 to register. A profile works only with its own server."`
 	// AllowHTTP is stored in the profile if it is given at registration.
 	AllowHTTP bool `name:"allow-http" env:"PARLEY_ALLOW_HTTP" help:"Allow http:// to another machine, unencrypted."`
 }

@@ -12,15 +12,13 @@ import (
 
 // Embeddings are the settings of the directory's search by meaning. // docs: directory.md
 type Embeddings struct {
-	Embeddings          string  `env:"PARLEY_EMBEDDINGS" default:"embedded" placeholder:"embedded|DIR|URL" help:"What makes the vectors for searches by meaning: embedded, the directory of a static word-vector model, or the address of an OpenAI-compatible endpoint (texts go to URL/embeddings)."`
-	EmbeddingsModel     string  `name:"embeddings-model" env:"PARLEY_EMBEDDINGS_MODEL" placeholder:"NAME" help:"Model to name to the endpoint."`
-	EmbeddingsDim       int     `name:"embeddings-dim" env:"PARLEY_EMBEDDINGS_DIM" placeholder:"N" help:"How many numbers a vector of that model has."`
-	EmbeddingsThreshold float32 `name:"embeddings-threshold" env:"PARLEY_EMBEDDINGS_THRESHOLD" placeholder:"COSINE" help:"Cosine below which a card has nothing in common with a query; default: 0.3."`
+	Embeddings      string `env:"PARLEY_EMBEDDINGS" default:"embedded" placeholder:"embedded|DIR|URL" help:"What makes the vectors for searches by meaning: embedded, the directory of a static word-vector model, or the address of an OpenAI-compatible endpoint (texts go to URL/embeddings)."`
+	EmbeddingsModel string `name:"embeddings-model" env:"PARLEY_EMBEDDINGS_MODEL" placeholder:"NAME" help:"Model to name to the endpoint."`
+	EmbeddingsDim   int    `name:"embeddings-dim" env:"PARLEY_EMBEDDINGS_DIM" placeholder:"N" help:"How many numbers a vector of that model has."`
+	// The default suits models whose vectors spread over all directions.
+	EmbeddingsThreshold float32 `name:"embeddings-threshold" env:"PARLEY_EMBEDDINGS_THRESHOLD" default:"0.3" placeholder:"COSINE" help:"Cosine below which a card has nothing in common with a query."`
 	EmbeddingsKeyFile   string  `name:"embeddings-key-file" env:"PARLEY_EMBEDDINGS_KEY_FILE" placeholder:"FILE" help:"File with the endpoint's key, sent as a bearer token."`
 }
-
-// thresholdDefault suits models whose vectors spread over all directions.
-const thresholdDefault = 0.3
 
 func (e *Embeddings) remote() bool {
 	return strings.HasPrefix(e.Embeddings, "http://") || strings.HasPrefix(e.Embeddings, "https://")
@@ -40,15 +38,11 @@ func (e *Embeddings) validate() error {
 
 // open returns the provider of vectors.
 func (e *Embeddings) open() (embed.Embedder, error) {
-	threshold := e.EmbeddingsThreshold
-	if threshold == 0 {
-		threshold = thresholdDefault
-	}
 	switch {
 	case e.Embeddings == "embedded" || e.Embeddings == "":
 		return embed.NewConcepts(), nil
 	case !e.remote():
-		provider, err := embed.OpenDirectory(os.DirFS(e.Embeddings), threshold)
+		provider, err := embed.OpenDirectory(os.DirFS(e.Embeddings), e.EmbeddingsThreshold)
 		if err != nil {
 			return nil, fmt.Errorf("--embeddings: the model in %s cannot be read: %w", e.Embeddings, err)
 		}
@@ -63,7 +57,7 @@ func (e *Embeddings) open() (embed.Embedder, error) {
 		key = strings.TrimSpace(string(text))
 	}
 	provider, err := embed.NewRemote(embed.RemoteOptions{
-		URL: e.Embeddings, Model: e.EmbeddingsModel, Key: key, Dim: e.EmbeddingsDim, Threshold: threshold, Entropy: parley.RandomEntropy,
+		URL: e.Embeddings, Model: e.EmbeddingsModel, Key: key, Dim: e.EmbeddingsDim, Threshold: e.EmbeddingsThreshold, Entropy: parley.RandomEntropy,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--embeddings: %w", err)
