@@ -100,7 +100,7 @@ notice-updated = "2026-11-20"
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
 		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
-		Embeddings: Embeddings{Embeddings: "embedded"},
+		Embeddings: Embeddings{Embeddings: "embedded", EmbeddingsThreshold: 0.3},
 		Notice:     Notice{ProviderName: "Acme GmbH", Subprocessors: []string{"Hosting AG", "Mail, Ltd."}, NoticeUpdated: "2026-11-20"},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
