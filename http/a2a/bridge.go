@@ -143,6 +143,9 @@ func (b *Bridge) Serve(c *rest.Call, in *api.A2ARequest) error {
 		return err
 	}
 	request, err := parse(c.Body())
+	if err == nil && c.Caller.Suspended {
+		err = rest.ErrSuspended
+	}
 	if err == nil {
 		err = checkVersion(in)
 	}
@@ -170,7 +173,9 @@ func (b *Bridge) serveErased(c *rest.Call) error {
 		return err
 	}
 	request, err := parse(c.Body())
-	if err == nil {
+	if err == nil && c.Caller.Suspended {
+		err = rest.ErrSuspended
+	} else if err == nil {
 		if _, known := methods[request.method]; !known || sends[request.method] && !continues(request) {
 			return errNoAgent
 		}

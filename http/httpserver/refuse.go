@@ -20,7 +20,6 @@ import (
 
 var (
 	errErased      = parley.Refuse(parley.Unauthenticated, "not_authenticated", "The organization was erased.")
-	errSuspended   = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	errMethod      = rest.Protocol(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method.")
 	errHeadersSize = rest.Protocol(fasthttp.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request line and headers are larger than 16 KiB.")
 	errStranger    = rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "A body of more than 16 KiB needs a valid bearer token.")

@@ -324,7 +324,7 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 		}
 	}
 	if c.Caller.Suspended && !r.OpenToSuspended() {
-		return errSuspended
+		return rest.ErrSuspended
 	}
 	if r.Access == rest.Tier1 && c.Caller.Tier < 1 {
 		return rest.ErrTier

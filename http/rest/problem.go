@@ -61,6 +61,8 @@ var (
 	ErrNoRoute = parley.ErrNotFound
 	// ErrTier rejects a caller whose organization has not enough trust.
 	ErrTier = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
+	// ErrSuspended rejects all but reads, the export and the erasure.
+	ErrSuspended = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	// ErrDraining rejects what would begin, or wait, while the server stops.
 	ErrDraining = parley.Refuse(parley.Unavailable, "draining", "The server is stopping.")
 	// ErrHeld rejects a caller that holds too much memory.

@@ -123,10 +123,11 @@ func Raw[In any](method, path string, access Access, media, summary string, h fu
 
 // RPC declares an endpoint of a protocol within HTTP. Its handler reads the body and writes
 // the answer. Of In only path, query and headers are bound; its members describe the body.
-// refusal gives all refusals the form of the protocol.
+// refusal gives all refusals the form of the protocol. Calls of suspended organizations
+// reach the handler, which refuses them: only it knows the request's id.
 func RPC[In any](path string, access Access, summary string, h func(*Call, *In) error, refusal func(p Problem, requestID string) (status int, body []byte)) Route {
 	r := Raw("POST", path, access, JSONMedia, summary, h)
-	r.refusal = refusal
+	r.refusal, r.Exempt = refusal, true
 	return r
 }
 
@@ -187,9 +188,9 @@ func (r *Route) Matches(method, target []byte) bool {
 }
 
 // ToErase returns the route as the one that erases the caller's organization: it may be
-// called again with the same token.
+// called again with the same token, and by suspended organizations.
 func (r Route) ToErase() Route {
-	r.erases = true
+	r.erases, r.Exempt = true, true
 	return r
 }
 
