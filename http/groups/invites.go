@@ -3,6 +3,7 @@ package groups
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 
 	"parley/actors"
@@ -269,14 +270,14 @@ func (s Requests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, 
 	if v.byHandle, err = s.Agents.Handle(c.Context(), founder); err != nil {
 		return nil, err
 	}
-	var done map[parley.AgentID]*priorRequest
+	run := rosterRun{inviteRun: v, reported: map[parley.AgentID]bool{}}
 	if repeated {
-		if done, err = s.invitedBefore(c, g.ID); err != nil {
+		if run.prior, err = s.invitedBefore(c, g.ID); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range roster {
-		row, err := v.rosterEntry(t, done)
+		row, err := run.entry(t)
 		if err != nil {
 			return nil, err
 		}
@@ -285,40 +286,51 @@ func (s Requests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, 
 	return rows, nil
 }
 
-// rosterEntry is like entry, but reports the outcome for an agent that an earlier request
-// invited.
-func (v *inviteRun) rosterEntry(t api.Target, done map[parley.AgentID]*priorRequest) (api.Invitation, error) {
+// rosterRun invites the agents of a founding roster.
+type rosterRun struct {
+	*inviteRun
+	// prior holds what requests with the same key have done.
+	prior map[parley.AgentID]parley.JoinRequestID
+	// reported are those with a row: an agent named twice is skipped the second time.
+	reported map[parley.AgentID]bool
+}
+
+// entry is like that of inviteRun, but reports the outcome for an agent that another request
+// with the same key has invited, before this one or at the same time.
+func (r *rosterRun) entry(t api.Target) (api.Invitation, error) {
 	named, _ := t.Read()
-	if done == nil {
-		return v.entry(t, nil)
-	}
-	to, err := v.service.target(v.call, named.Name)
+	to, err := r.service.target(r.call, named.Name)
 	if err != nil || to == nil {
-		return v.entry(t, nil)
+		return r.inviteRun.entry(t, nil)
 	}
-	before := done[to.AgentID()]
-	if before == nil {
-		return v.entry(t, nil)
+	id := to.AgentID()
+	request, before := r.prior[id]
+	row, err := r.row(named.Name, to)
+	if err == nil && !before {
+		if row, err = r.inviteRun.entry(t, nil); err != nil || r.reported[id] || !has(row.Reason, api.SkipInvited, api.SkipMember) {
+			r.reported[id] = true
+			return row, err
+		}
+		if r.prior, err = r.service.invitedBefore(r.call, r.group.ID); err == nil {
+			request, before = r.prior[id]
+		}
 	}
-	row, err := v.row(named.Name, to)
-	if before.told { // an agent named twice is skipped the second time
+	switch {
+	case err != nil || !before:
+	case r.reported[id]:
 		row.Status, row.Reason = api.Skipped, new(api.SkipInvited)
-		return row, err
+	default:
+		row.RequestID, row.Status, row.Reason = &request, api.Invited, nil
 	}
-	before.told = true
-	row.RequestID, row.Status = &before.request, api.Invited
+	r.reported[id] = true
 	return row, err
 }
 
-// priorRequest is a stored request about an agent.
-type priorRequest struct {
-	request parley.JoinRequestID
-	told    bool
-}
+func has(reason *string, any ...string) bool { return reason != nil && slices.Contains(any, *reason) }
 
 // invitedBefore returns the first request about each agent that was invited to a group.
-func (s Requests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
-	done := map[parley.AgentID]*priorRequest{}
+func (s Requests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]parley.JoinRequestID, error) {
+	done := map[parley.AgentID]parley.JoinRequestID{}
 	live, err := s.Node.Groups.ListRequests(c.Context(), id, group.ListRequests{Overdue: true})
 	if err != nil {
 		return nil, err
@@ -335,8 +347,8 @@ func (s Requests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.Age
 		}
 	}
 	for _, v := range all {
-		if r := v.Request; done[r.AgentID()] == nil {
-			done[r.AgentID()] = &priorRequest{request: r.RequestID()}
+		if _, earlier := done[v.Request.AgentID()]; !earlier {
+			done[v.Request.AgentID()] = v.Request.RequestID()
 		}
 	}
 	return done, nil
