@@ -118,7 +118,7 @@ func (w *replyWait) rest(late, look <-chan time.Time) (more bool, err error) {
 				return false, err
 			}
 		case <-look:
-			if w.call.Evicted() || w.options.CutOff() {
+			if w.call.Evicted() || w.call.Gone() || w.options.CutOff() {
 				return false, nil
 			}
 		case <-w.call.Draining():
@@ -164,8 +164,12 @@ func (w *replyWait) see(e journal.FeedEntry, m query.Message) error {
 	return w.take(m)
 }
 
-// take transfers the reply to its recipient.
+// take transfers the reply to its recipient, unless the client has gone.
 func (w *replyWait) take(m query.Message) error {
+	if w.call.Gone() {
+		w.reply = &m
+		return nil
+	}
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}

@@ -19,6 +19,7 @@ import (
 	"parley/http/egress"
 	"parley/http/rest"
 	"parley/http/view"
+	"parley/journal"
 )
 
 // Webhooks serves the webhooks of the callers' agents.
@@ -176,10 +177,10 @@ func (s *Webhooks) RotateSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.
 	return api.WebhookSecret{Webhook: view.Webhook(changed), Secret: secret}, nil
 }
 
-// hookless makes an id that was never issued indistinguishable from one of another
-// organization.
+// hookless makes an id that was never issued, and one of an erased organization, which nobody
+// else may know of, indistinguishable from one of another organization.
 func hookless(err error) error {
-	if errors.Is(err, parley.ErrNotFound) && !errors.Is(err, webhook.ErrUnknownJob) {
+	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) && !errors.Is(err, webhook.ErrUnknownJob) {
 		return webhook.ErrUnknown
 	}
 	return err
