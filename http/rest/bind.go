@@ -29,6 +29,7 @@ type plan struct {
 	// brands maps the names in the tags of branded members to their names in a body.
 	brands  map[string]string
 	form    bool // a form is accepted instead of JSON
+	lists   bool // unknown names in the query are refused
 	checked bool
 }
 
@@ -134,6 +135,7 @@ func (p *plan) collect(t reflect.Type, under []int, brand string) error {
 			if source.tag == "header" {
 				f.names[0] = strings.ToLower(name) // as locations spell it
 			}
+			f.blank = source.tag == "query" && (name == "limit" || name == "cursor")
 			*source.into = append(*source.into, f)
 		}
 	}
@@ -159,7 +161,7 @@ func (p *plan) bind(c *Call, in reflect.Value) error {
 	if err := p.bindPath(c, in, faults); err != nil {
 		return err
 	}
-	if len(p.query) > 0 {
+	if len(p.query) > 0 || p.lists {
 		p.bindQuery(c.ctx.URI().QueryString(), in, faults)
 	}
 	for i := range p.header {

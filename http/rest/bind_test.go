@@ -134,7 +134,8 @@ func TestBindFaults(t *testing.T) {
 		"query low":          {query: "limit=0", body: `{"type":"a.b.c"}`, want: `["query","limit"] greater_than_equal: Input should be greater than or equal to 1`},
 		"query high":         {query: "limit=101", body: `{"type":"a.b.c"}`, want: `["query","limit"] less_than_equal: Input should be less than or equal to 100`},
 		"query int":          {query: "limit=ten", body: `{"type":"a.b.c"}`, want: `["query","limit"] int_parsing: Input should be a valid integer, unable to parse string as an integer`},
-		"query empty int":    {query: "limit=", body: `{"type":"a.b.c"}`, want: `["query","limit"] int_parsing: Input should be a valid integer, unable to parse string as an integer`},
+		"query empty limit":  {query: "limit=", body: `{"type":"a.b.c"}`},
+		"query unknown":      {query: "limt=5", body: `{"type":"a.b.c"}`},
 		"query bool":         {query: "deep=perhaps", body: `{"type":"a.b.c"}`, want: `["query","deep"] bool_parsing: Input should be a valid boolean, unable to interpret input`},
 		"query encoding":     {query: "order=%zz", body: `{"type":"a.b.c"}`, want: `["query","order"] value_error: Value error, percent-encoding or UTF-8 is invalid`},
 		"query UTF-8":        {query: "order=%ff", body: `{"type":"a.b.c"}`, want: `["query","order"] value_error: Value error, percent-encoding or UTF-8 is invalid`},
@@ -209,6 +210,65 @@ func TestBindClosed(t *testing.T) {
 	want := `["body","Name"] extra_forbidden: Extra inputs are not permitted` + "\n" + `["body","xy"] extra_forbidden: Extra inputs are not permitted`
 	if got := faultsOf(t, err); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestUnknownNames: lists refuse unknown names in the query, and a PATCH refuses a body of
+// which it knows no member.
+func TestUnknownNames(t *testing.T) {
+	type list struct {
+		Limit  *int    `query:"limit" minimum:"1" maximum:"100"`
+		Cursor *string `query:"cursor"`
+		Type   *string `query:"type" aliases:"kind"`
+	}
+	type page struct {
+		Items []string `json:"items"`
+	}
+	type change struct {
+		Name  *string `json:"name"`
+		About *string `json:"about"`
+	}
+	nothing := func(*Call, *list) (page, error) { return page{}, nil }
+	routes := map[string]Route{
+		"page":     Typed("GET", "/x", Public, 200, "", nothing),
+		"array":    Typed("GET", "/x", Public, 200, "", func(*Call, *list) ([]string, error) { return nil, nil }),
+		"either":   RenderedAs[ArrayOrPage[string]]("GET", "/x", Public, 200, "", func(*Call, *list) (Rendered, error) { return Rendered{}, nil }),
+		"single":   Typed("GET", "/x", Public, 200, "", func(*Call, *list) (change, error) { return change{}, nil }),
+		"stream":   Stream("GET", "/x", Public, "", func(*Call, *list) error { return nil }),
+		"download": Download("/x", "text/plain", "", func(*Call, *list) error { return nil }),
+		"POST":     Typed("POST", "/x", Public, 200, "", nothing),
+		"PATCH":    Typed("PATCH", "/x", Public, 200, "", func(*Call, *change) (change, error) { return change{}, nil }),
+	}
+	const unlike = "; accepted are limit, cursor, type"
+	for _, c := range []struct{ route, query, body, want string }{
+		{route: "page", query: "limit=5&cursor=x&kind=a&_=17&utm_source=y"},
+		{route: "page", query: "limit=&cursor="},
+		{route: "page", query: "limit=%20", want: `["query","limit"] int_parsing: Input should be a valid integer, unable to parse string as an integer`},
+		{route: "page", query: "limt=2", want: `["query","limt"] extra_forbidden: Extra inputs are not permitted; you sent 'limt', did you mean 'limit'?`},
+		{route: "array", query: "offset=20", want: `["query","offset"] extra_forbidden: Extra inputs are not permitted` + unlike},
+		{route: "either", query: "Limit=2", want: `["query","Limit"] extra_forbidden: Extra inputs are not permitted; you sent 'Limit', did you mean 'limit'?`},
+		{route: "single", query: "limt=2"},
+		{route: "stream", query: "limt=2"},
+		{route: "download", query: "limt=2"},
+		{route: "POST", query: "limt=2"},
+		{route: "PATCH", query: "limt=2"},
+		{route: "PATCH", body: `{}`},
+		{route: "PATCH", body: `null`},
+		{route: "PATCH", body: `{"name":null,"nmae":"x"}`},
+		{route: "PATCH", body: `{"about":"x","other":1}`},
+		{route: "PATCH", body: `{"nmae":"x","o":{"name":1}}`, want: `["body","nmae"] extra_forbidden: Extra inputs are not permitted; you sent 'nmae', did you mean 'name'?` + "\n" + `["body","o"] extra_forbidden: Extra inputs are not permitted; accepted are name, about`},
+		{route: "POST", body: `{"nmae":"x"}`},
+	} {
+		r := routes[c.route]
+		if err := r.Prepare("Acme"); err != nil {
+			t.Fatal(err)
+		}
+		ctx := &fasthttp.RequestCtx{}
+		ctx.Request.SetRequestURI("/x?" + c.query)
+		ctx.Request.SetBodyString(c.body)
+		if got := faultsOf(t, r.plan.bind(&Call{ctx: ctx}, reflect.New(r.in).Elem())); got != c.want {
+			t.Errorf("%s ?%s %s: got\n%s\nwant\n%s", c.route, c.query, c.body, got, c.want)
+		}
 	}
 }
 

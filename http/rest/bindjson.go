@@ -76,7 +76,7 @@ func (d *decoder) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case '{':
 		return d.object(dec, d.plan, d.into, d.root)
 	case 'n':
-		d.missing(d.plan, d.into, d.root, new([membersMax]uint8), nil)
+		d.missing(d.plan, d.into, d.root, new([membersMax]uint8), unknownNames{})
 	default:
 		d.faults.add(d.root, faultDict, msgDict)
 	}
@@ -94,7 +94,8 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	}
 	var seen [membersMax]uint8 // the rank of the name that set the value
 	var unknown unknownNames
-	for dec.PeekKind() == '"' {
+	sent := 0
+	for ; dec.PeekKind() == '"'; sent++ {
 		if err := d.member(dec, m, into, at, &seen, &unknown); err != nil {
 			return err
 		}
@@ -102,8 +103,11 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
-	if at == d.root && unknown != nil {
+	if at == d.root && unknown.count > 0 {
 		d.faults.unknown, d.faults.absent = unknown, m.absentNames(&seen)
+	}
+	if m.some && sent > 0 && sent == unknown.count {
+		unknown.refuse(at, m.absentNames(&seen), d.faults)
 	}
 	d.missing(m, into, at, &seen, unknown)
 	return nil

@@ -42,7 +42,7 @@ func (d *decoder) plain(body []byte) bool {
 		here := place{up: d.root, name: f.names[m.name.rank-1]}
 		f.shape.fromJSON(m.value, v, &here, d.faults)
 	}
-	d.missing(d.plan, d.into, d.root, &seen, nil)
+	d.missing(d.plan, d.into, d.root, &seen, unknownNames{})
 	return true
 }
 

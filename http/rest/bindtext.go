@@ -2,6 +2,7 @@ package rest
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -9,26 +10,45 @@ import (
 
 // bindQuery fills the query fields. Unknown names are ignored.
 func (p *plan) bindQuery(query []byte, in reflect.Value, faults *SchemaError) {
-	bindPairs(string(query), "query", p.query, in, faults)
+	pairs := splitPairs(string(query))
+	bindPairs(pairs, "query", p.query, in, faults)
+	if p.lists {
+		p.refuseUnknown(pairs, faults)
+	}
+}
+
+// refuseUnknown reports names that the query of a list does not have. Those that begin with an
+// underscore or utm_ are added by browsers and trackers, and mean nothing here.
+func (p *plan) refuseUnknown(pairs []pair, faults *SchemaError) {
+	var unknown unknownNames
+	var accepted, aliases []string
+	for i := range p.query {
+		accepted, aliases = append(accepted, p.query[i].name), append(aliases, p.query[i].names...)
+	}
+	for _, pair := range pairs {
+		if !slices.Contains(aliases, pair.name) && !strings.HasPrefix(pair.name, "_") && !strings.HasPrefix(pair.name, "utm_") {
+			unknown.add(pair.name)
+		}
+	}
+	unknown.refuse(&place{name: "query"}, accepted, faults)
 }
 
 // bindForm fills the body fields from a form.
 func (p *plan) bindForm(body []byte, in reflect.Value, faults *SchemaError) {
-	bindPairs(string(body), "body", p.body.fields, in, faults)
+	bindPairs(splitPairs(string(body)), "body", p.body.fields, in, faults)
 }
 
 // bindPairs reads name=value pairs. If a scalar has several values, the last one counts;
 // a list takes all of them.
-func bindPairs(text, source string, fields []field, in reflect.Value, faults *SchemaError) {
+func bindPairs(pairs []pair, source string, fields []field, in reflect.Value, faults *SchemaError) {
 	root := place{name: source}
-	pairs := splitPairs(text)
 	for i := range fields {
 		f := &fields[i]
 		v := in.FieldByIndex(f.index)
 		name, values := f.find(pairs)
 		at := place{up: &root, name: name}
 		switch {
-		case len(values) == 0:
+		case len(values) == 0, f.blank && values[len(values)-1] == "":
 			f.absent(v, &at, faults)
 		case f.shape.kind == kindList:
 			f.bindList(values, v, &at, faults)

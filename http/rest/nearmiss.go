@@ -3,21 +3,38 @@ package rest
 import "strings"
 
 // Unknown members are ignored. If a required member is missing at the same time, an
-// unknown one may be a misspelling of it: the 422 then names it.
+// unknown one may be a misspelling of it: the 422 then names it. Lists refuse unknown
+// names in the query, and a PATCH refuses a body of which it knows no member, because the
+// caller would take an answer for what it did not ask for.
 
 const (
 	// unknownNamesMax is how many unknown members of an object are examined, and
-	// unknownNameBytesMax how long they may be.
+	// unknownNameBytesMax how long one may be to be compared with others.
 	unknownNamesMax     = 8
 	unknownNameBytesMax = 64
 )
 
-// unknownNames are the names of unknown members of one object.
-type unknownNames []string
+// unknownNames are the names of unknown members of one object: how many there are, and
+// the first of them.
+type unknownNames struct {
+	count int
+	first []string
+}
 
 func (s *unknownNames) add(name string) {
-	if len(*s) < unknownNamesMax && len(name) <= unknownNameBytesMax {
-		*s = append(*s, name)
+	if s.count++; s.count <= unknownNamesMax {
+		s.first = append(s.first, name)
+	}
+}
+
+// refuse reports each name as one that is not among the accepted ones.
+func (s unknownNames) refuse(at *place, accepted []string, faults *SchemaError) {
+	for _, name := range s.first {
+		hint := unknownNames{first: []string{name}}.hint(accepted...)
+		if hint == "" && len(accepted) > 0 {
+			hint = "; accepted are " + strings.Join(accepted, ", ")
+		}
+		faults.add(&place{up: at, name: name}, faultExtra, msgExtra+hint)
 	}
 }
 
@@ -25,7 +42,10 @@ func (s *unknownNames) add(name string) {
 // unknown member resembles any of them.
 func (s unknownNames) hint(missing ...string) string {
 	best, sent, meant := farApart, "", ""
-	for _, name := range s {
+	for _, name := range s.first {
+		if len(name) > unknownNameBytesMax {
+			continue
+		}
 		for _, wanted := range missing {
 			far := distance(name, wanted)
 			if far < best || far == best && best < farApart && len(wanted) < len(meant) {

@@ -222,6 +222,10 @@ func (r *Route) Prepare(brand string) (err error) {
 	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
 		r.plan.body = &members{most: extraMembers} // an object without known members
 	}
+	if r.Method == fasthttp.MethodPatch {
+		r.plan.body.some = true
+	}
+	r.plan.lists = r.Method == fasthttp.MethodGet && isList(r.out)
 	r.plan.unbound = r.refusal != nil
 	bound := map[string]bool{}
 	for _, f := range r.plan.path {
@@ -240,6 +244,25 @@ func (r *Route) Prepare(brand string) (err error) {
 		return fmt.Errorf("%s %s: the path must begin with /", r.Method, r.Path)
 	}
 	return nil
+}
+
+// isList reports whether answers of a type are an array, a page, or what came in a wait.
+func isList(out reflect.Type) bool {
+	if out == nil || out.Kind() == reflect.Slice {
+		return out != nil
+	}
+	if _, both := reflect.Zero(out).Interface().(interface{ OneOf() []any }); both {
+		return true
+	}
+	if out.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range out.Fields() {
+		if name, _ := jsonName(f); name == "items" {
+			return true
+		}
+	}
+	return false
 }
 
 // ReplayedHeader marks the answer to a request that was made before, under the same key.

@@ -71,6 +71,7 @@ type members struct {
 	fields []field
 	byName map[string]nameOf
 	closed bool // other names are rejected
+	some   bool // if other names are sent, then one of these too
 	most   int  // members that a body with this root may have, see tooManyMembers
 }
 
@@ -92,6 +93,8 @@ type field struct {
 	preset reflect.Value
 	// branded: the brand replaces the name in the tag.
 	branded bool
+	// blank: an empty text counts as absent.
+	blank bool
 }
 
 // membersMax bounds the members of a struct, so that the decoder can record on the stack
