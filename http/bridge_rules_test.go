@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -68,6 +69,19 @@ func TestBridgeAcceptsWhatClientsSend(t *testing.T) {
 		if a := h.call(h.second, "message/send", old).fails(-32602, "INVALID_PARAMS"); !strings.Contains(a.text("error.message"), "kind") {
 			t.Errorf("a shape of 0.3 is refused with %s", a.raw)
 		}
+	}
+}
+
+// TestBridgeRefusesSuspended: an organization that is suspended is refused with the id of its
+// request.
+func TestBridgeRefusesSuspended(t *testing.T) {
+	h := newBridgeHarness(t)
+	task := h.begin("m1")
+	if _, err := h.node.Orgs.Suspend(context.Background(), h.second.owner); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{"GetTask", "CancelTask", "SendMessage", "NoSuchMethod"} {
+		h.call(h.second, method, object{"id": task}).fails(-32000, "SUSPENDED")
 	}
 }
 

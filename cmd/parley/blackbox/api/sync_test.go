@@ -1,6 +1,9 @@
 package api
 
 import (
+	"encoding/json"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -73,6 +76,34 @@ func TestSyncAnswersTheFirstReplyOnly(t *testing.T) {
 		case <-time.After(200 * time.Millisecond):
 			r := b.Reply(m)
 			kit.Judged(<-answered, "replied").Is("reply.id", r["id"])
+		}
+	})
+}
+
+// TestSyncOfOneThatHasGone: the reply to a sync whose client closed its connection is not
+// carried, so wait brings it.
+func TestSyncOfOneThatHasGone(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		body, err := json.Marshal(kit.Message(b, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /messages/sync?timeout_ms=60000 HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Svc-Agent: %s\r\nContent-Length: %d\r\n\r\n%s", s.Addr, a.Token, a.ID, len(body), body)
+		m := b.Arrival(1)
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond) // the server hears of it
+		r := b.Reply(m)
+		b.Peek(r).Is("delivered_at", nil)
+		got := a.Get(a.Path("/wait?timeout_ms=5000")).Want(200)
+		if items, _ := got.At("items").([]any); len(items) != 1 || kit.Objects(items)[0]["id"] != r["id"] {
+			got.Errorf("wait does not bring the reply %s", r["id"])
 		}
 	})
 }

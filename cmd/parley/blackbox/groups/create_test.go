@@ -133,6 +133,39 @@ func TestGroupFounder(t *testing.T) {
 	})
 }
 
+// TestGroupRosterAtOnce: requests with one key that found a group at the same time report
+// every agent of the roster as invited.
+func TestGroupRosterAtOnce(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		o := s.Org(t)
+		founder, guests := o.Agent("founder"), s.Org(t).NewAgents(6, "guest-")
+		var roster []any
+		for _, guest := range guests {
+			roster = append(roster, guest.ID)
+		}
+		answers, name := make(chan *kit.Answer, 4), grouptest.NewName()
+		for range cap(answers) {
+			go func() {
+				answers <- grouptest.TryCreate(founder, obj{"name": name, "enrollment_policy": "closed", "members": roster}, "Idempotency-Key", "once")
+			}()
+		}
+		requests := map[string]bool{}
+		for range cap(answers) {
+			a := <-answers
+			rows, _ := a.At("invitations").([]any)
+			for _, row := range kit.Objects(rows) {
+				requests[kit.Text(row, "request_id")] = true
+				if row["status"] != "invited" || row["reason"] != nil {
+					a.Errorf("an entry is answered %v", row)
+				}
+			}
+		}
+		if len(requests) != len(guests) {
+			t.Errorf("%d requests for %d guests", len(requests), len(guests))
+		}
+	})
+}
+
 // TestGroupRoster: under every policy, a founding roster creates invitations and seats
 // nobody. Invalid entries do not fail the creation.
 func TestGroupRoster(t *testing.T) {

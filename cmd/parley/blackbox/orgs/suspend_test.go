@@ -91,6 +91,8 @@ func TestSuspension(t *testing.T) {
 		if since == nil || operator("show", b.Slug)["suspended_at"] != nil {
 			t.Errorf("suspended since %v", since)
 		}
+		operator("suspend", b.Slug)
+		b.Delete("/orgs/" + b.Org.ID).Want(200)
 	})
 }
 
