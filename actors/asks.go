@@ -30,6 +30,8 @@ func AskTypes() []any {
 		org.ConfirmEmail{},
 		org.Suspend{},
 		org.Resume{},
+		org.Hold{},
+		org.Release{},
 		org.AddCredential{},
 		org.RevokeCredential{},
 		org.ProveWorkload{},

@@ -78,6 +78,7 @@ const (
 	MLSRemovalPending    Code = "mls_removal_pending"
 	RequestTimeout       Code = "request_timeout"
 	SSRFBlocked          Code = "ssrf_blocked"
+	LegalHold            Code = "legal_hold"
 	Suspended            Code = "suspended"
 	SVIDInvalid          Code = "svid_invalid"
 	SVIDNotConfigured    Code = "svid_not_configured"

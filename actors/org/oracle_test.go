@@ -35,6 +35,8 @@ type record struct {
 	confirmed, granted int64
 	// suspended is the time of the suspension, 0 for none.
 	suspended int64
+	// held is the time of the hold, 0 for none.
+	held int64
 	// erasing is the time at which the erasure began, 0 for never.
 	erasing int64
 	// lowered is the time of the operator's last decision if it lowered the tier, 0 if not.
@@ -80,7 +82,7 @@ func look(l *life) any {
 		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
 	seen.confirmed, seen.granted, seen.suspended = s.GetEmailConfirmedMs(), s.GetTierGrantedMs(), s.GetSuspendedMs()
-	seen.erasing = s.GetErasingMs()
+	seen.erasing, seen.held = s.GetErasingMs(), s.GetHeldMs()
 	seen.proofs, seen.lowered, seen.raised = s.GetWorkloadProofs(), s.GetTierLoweredMs(), s.GetWorkloadRaisedMs()
 	own := map[string]int{}
 	for _, quota := range quotas {
@@ -160,6 +162,18 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		}
 		o.suspended = 0
 		return actorstest.Accepted("resumed")
+	case org.Hold:
+		if o.held != 0 {
+			return actorstest.Accepted("again")
+		}
+		o.held = now.UnixMilli()
+		return actorstest.Accepted("held")
+	case org.Release:
+		if o.held == 0 {
+			return actorstest.Accepted("not held")
+		}
+		o.held = 0
+		return actorstest.Accepted("released")
 	case org.RetireGroup:
 		if o.groups == 0 {
 			return actorstest.Accepted("none left")
@@ -172,6 +186,9 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 
 // erase begins the erasure, which ends all credentials.
 func (o *oracle) erase(now time.Time) actorstest.Verdict {
+	if o.held != 0 {
+		return actorstest.Refused("held", "409 legal_hold")
+	}
 	o.erasing = now.UnixMilli()
 	o.ended++
 	for i := range o.credentials {
@@ -363,7 +380,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
-		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "prove-workload", "erase",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "hold", "release", "prove-workload", "erase",
 	})
 	quotas  = []string{"agents", "groups", "messages_per_day"}
 	quota   = rapid.SampledFrom(quotas)
@@ -426,6 +443,10 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.Suspend{}
 	case "resume":
 		return org.Resume{}
+	case "hold":
+		return org.Hold{}
+	case "release":
+		return org.Release{}
 	case "erase":
 		return org.Erase{}
 	case "add-agent":
@@ -454,7 +475,9 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ProveWorkload: an id of another", "ProveWorkload: the operator has lowered the tier", "ProveWorkload: proven",
 		"Suspend: no organization", "Suspend: again", "Suspend: suspended",
 		"Resume: no organization", "Resume: not suspended", "Resume: resumed",
-		"Erase: no organization", "Erase: begun", "Erase: again", "Change: being erased", "RetireAgent: being erased",
+		"Hold: no organization", "Hold: again", "Hold: held", "Hold: being erased",
+		"Release: no organization", "Release: not held", "Release: released", "Release: being erased",
+		"Erase: no organization", "Erase: held", "Erase: begun", "Erase: again", "Change: being erased", "RetireAgent: being erased",
 		"AddAgent: being erased", "AddCredential: being erased", "AddGroup: being erased", "ConfirmEmail: being erased", "GrantTier: being erased",
 		"LiftAllowance: being erased", "ProveWorkload: being erased", "Resume: being erased", "RetireGroup: being erased", "RevokeCredential: being erased",
 		"SetAllowance: being erased", "Suspend: being erased",
@@ -465,7 +488,7 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
 		"ErrGroupNameTaken": org.ErrGroupNameTaken, "ErrNoSuchTier": org.ErrNoSuchTier, "ErrBadLimit": org.ErrBadLimit,
 		"ErrUnknownChallenge": org.ErrUnknownChallenge, "ErrChallengeUsed": org.ErrChallengeUsed, "ErrChallengeExpired": org.ErrChallengeExpired, "ErrWorkloadTaken": org.ErrWorkloadTaken,
-		"ErrErasing": org.ErrErasing,
+		"ErrErasing": org.ErrErasing, "ErrHeld": org.ErrHeld,
 	},
 }
 

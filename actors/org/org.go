@@ -149,11 +149,19 @@ type Suspend struct{}
 // Resume ends a suspension.
 type Resume struct{}
 
+// Hold keeps the organization from being erased until Release. Both are the operator's.
+type Hold struct{}
+
+// Release ends a hold.
+type Release struct{}
+
 // ConfirmEmail says that the organization returned the token that was mailed to its
 // address at registration. It raises the tier once, and does not override the operator.
 type ConfirmEmail struct{}
 
 func (Suspend) command()          {}
+func (Hold) command()             {}
+func (Release) command()          {}
 func (ProveWorkload) command()    {}
 func (Resume) command()           {}
 func (Erase) command()            {}
@@ -192,6 +200,8 @@ func (*AllowanceLifted) event()   {}
 func (*EmailConfirmed) event()    {}
 func (*Suspended) event()         {}
 func (*Resumed) event()           {}
+func (*Held) event()              {}
+func (*Released) event()          {}
 func (*WorkloadProven) event()    {}
 func (*ErasureBegun) event()      {}
 
@@ -231,6 +241,10 @@ func Tag(e Event) byte {
 		return 15
 	case *ErasureBegun:
 		return 16
+	case *Held:
+		return 17
+	case *Released:
+		return 18
 	}
 	panic("org: unknown event")
 }
@@ -270,6 +284,10 @@ func New(tag byte) (Event, bool) {
 		return &WorkloadProven{}, true
 	case 16:
 		return &ErasureBegun{}, true
+	case 17:
+		return &Held{}, true
+	case 18:
+		return &Released{}, true
 	}
 	return nil, false
 }
@@ -331,8 +349,12 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideSuspend(s, now), nil
 	case Resume:
 		return decideResume(s, now), nil
+	case Hold:
+		return decideHold(s, now), nil
+	case Release:
+		return decideRelease(s, now), nil
 	case Erase:
-		return []Event{&ErasureBegun{AtMs: now.UnixMilli()}}, nil
+		return decideErase(s, now)
 	}
 	panic("org: unknown command")
 }
@@ -439,6 +461,10 @@ func Evolve(s *State, e Event) {
 		s.SuspendedMs = e.AtMs
 	case *Resumed:
 		s.SuspendedMs = 0
+	case *Held:
+		s.HeldMs = e.AtMs
+	case *Released:
+		s.HeldMs = 0
 	case *ErasureBegun:
 		s.evolveErasureBegun(e)
 	}

@@ -180,7 +180,9 @@ type State struct {
 	// When a workload identity last raised the tier; zero for never.
 	WorkloadRaisedMs int64 `protobuf:"varint,18,opt,name=workload_raised_ms,json=workloadRaisedMs,proto3" json:"workload_raised_ms,omitempty"`
 	// Zero unless the organization is being erased.
-	ErasingMs     int64 `protobuf:"varint,19,opt,name=erasing_ms,json=erasingMs,proto3" json:"erasing_ms,omitempty"`
+	ErasingMs int64 `protobuf:"varint,19,opt,name=erasing_ms,json=erasingMs,proto3" json:"erasing_ms,omitempty"`
+	// Zero while the operator does not hold the organization.
+	HeldMs        int64 `protobuf:"varint,20,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +346,13 @@ func (x *State) GetWorkloadRaisedMs() int64 {
 func (x *State) GetErasingMs() int64 {
 	if x != nil {
 		return x.ErasingMs
+	}
+	return 0
+}
+
+func (x *State) GetHeldMs() int64 {
+	if x != nil {
+		return x.HeldMs
 	}
 	return 0
 }
@@ -1325,6 +1334,96 @@ func (x *Resumed) GetAtMs() int64 {
 	return 0
 }
 
+// Held: the operator keeps the organization from being erased.
+type Held struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_actors_org_org_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Held) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Released: the organization may be erased again.
+type Released struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Released) Reset() {
+	*x = Released{}
+	mi := &file_actors_org_org_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Released) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Released) ProtoMessage() {}
+
+func (x *Released) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Released.ProtoReflect.Descriptor instead.
+func (*Released) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Released) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 // ErasureBegun: the organization asked for its erasure. Nothing follows.
 type ErasureBegun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1335,7 +1434,7 @@ type ErasureBegun struct {
 
 func (x *ErasureBegun) Reset() {
 	*x = ErasureBegun{}
-	mi := &file_actors_org_org_proto_msgTypes[19]
+	mi := &file_actors_org_org_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1446,7 @@ func (x *ErasureBegun) String() string {
 func (*ErasureBegun) ProtoMessage() {}
 
 func (x *ErasureBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[19]
+	mi := &file_actors_org_org_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1459,7 @@ func (x *ErasureBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErasureBegun.ProtoReflect.Descriptor instead.
 func (*ErasureBegun) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{19}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ErasureBegun) GetAtMs() int64 {
@@ -1387,7 +1486,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
-	"\x06_limit\"\xb3\x05\n" +
+	"\x06_limit\"\xcc\x05\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1413,7 +1512,8 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x0ftier_lowered_ms\x18\x11 \x01(\x03R\rtierLoweredMs\x12,\n" +
 	"\x12workload_raised_ms\x18\x12 \x01(\x03R\x10workloadRaisedMs\x12\x1d\n" +
 	"\n" +
-	"erasing_ms\x18\x13 \x01(\x03R\terasingMs\"z\n" +
+	"erasing_ms\x18\x13 \x01(\x03R\terasingMs\x12\x17\n" +
+	"\aheld_ms\x18\x14 \x01(\x03R\x06heldMs\"z\n" +
 	"\x11WorkloadChallenge\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\fR\x05orgId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\fR\aagentId\x12\x14\n" +
@@ -1489,6 +1589,10 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tSuspended\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
 	"\aResumed\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1b\n" +
+	"\x04Held\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1f\n" +
+	"\bReleased\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"#\n" +
 	"\fErasureBegun\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
@@ -1505,7 +1609,7 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
@@ -1526,7 +1630,9 @@ var file_actors_org_org_proto_goTypes = []any{
 	(*WorkloadProven)(nil),    // 16: parley.v1.org.WorkloadProven
 	(*Suspended)(nil),         // 17: parley.v1.org.Suspended
 	(*Resumed)(nil),           // 18: parley.v1.org.Resumed
-	(*ErasureBegun)(nil),      // 19: parley.v1.org.ErasureBegun
+	(*Held)(nil),              // 19: parley.v1.org.Held
+	(*Released)(nil),          // 20: parley.v1.org.Released
+	(*ErasureBegun)(nil),      // 21: parley.v1.org.ErasureBegun
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -1552,7 +1658,7 @@ func file_actors_org_org_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

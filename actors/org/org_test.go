@@ -73,6 +73,12 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 		return org.Suspend{}
 	case "resume":
 		return org.Resume{}
+	case "erase":
+		return org.Erase{}
+	case "hold":
+		return org.Hold{}
+	case "release":
+		return org.Release{}
 	case "retire-group":
 		return org.RetireGroup{GroupID: parley.GroupID(l.ID("name"))}
 	}
@@ -171,7 +177,7 @@ func TestGolden(t *testing.T) {
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
-			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3, ErasingMs: at + 7,
+			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3, ErasingMs: at + 7, HeldMs: at + 8,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -195,6 +201,8 @@ func TestGolden(t *testing.T) {
 			&org.Resumed{AtMs: at},
 			&org.WorkloadProven{AgentId: agent, SpiffeId: "spiffe://acme.example/web", Tier: 2, AtMs: at},
 			&org.ErasureBegun{AtMs: at},
+			&org.Held{AtMs: at},
+			&org.Released{AtMs: at},
 		},
 	)
 }

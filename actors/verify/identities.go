@@ -54,7 +54,7 @@ func replayOrg(r *replay) {
 			holder, _ := r.row(parley.SlotOf(id), journal.WorkloadTable, []byte(id))
 			r.must(workloadIdentities, bytes.Equal(holder, self[:]), "it has proven %q, which belongs to %x: another organization may prove it too", id, holder)
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
-			*org.ErasureBegun, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
+			*org.ErasureBegun, *org.Held, *org.Released, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
 	})
 }

@@ -82,7 +82,7 @@ var operations = map[string]operation{
 	"GET /org/quotas":                     {ID: "getQuotas"},
 	"POST /org/credentials":               {ID: "createCredentials", Refuses: "quota_exceeded"},
 	"DELETE /org/credentials/{client_id}": {ID: "revokeCredentials", Refuses: "last_credential"},
-	"DELETE /orgs/{id}":                   {ID: "eraseOrganization", Refuses: "not_owner"},
+	"DELETE /orgs/{id}":                   {ID: "eraseOrganization", Refuses: "not_owner legal_hold"},
 
 	"POST /groups":                                 {ID: "createGroup", Refuses: "agent_required name_taken isolation_conflict quota_exceeded gone"},
 	"GET /groups":                                  {ID: "listGroups"},

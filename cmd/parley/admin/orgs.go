@@ -41,6 +41,8 @@ type OrgItem struct {
 	CreatedAt  api.Time     `json:"created_at"`
 	// SuspendedAt is null if the organization is not suspended.
 	SuspendedAt *api.Time `json:"suspended_at"`
+	// HeldAt is null if the organization may be erased.
+	HeldAt *api.Time `json:"held_at"`
 }
 
 // OrgPage is the answer of GET /orgs.
@@ -69,8 +71,10 @@ type OrgTerms struct {
 	GroupCount       int64     `json:"group_count"`
 	CreatedAt        api.Time  `json:"created_at"`
 	// SuspendedAt is null if the organization is not suspended.
-	SuspendedAt *api.Time           `json:"suspended_at"`
-	Quotas      map[string]OrgQuota `json:"quotas"`
+	SuspendedAt *api.Time `json:"suspended_at"`
+	// HeldAt is null if the organization may be erased.
+	HeldAt *api.Time           `json:"held_at"`
+	Quotas map[string]OrgQuota `json:"quotas"`
 }
 
 // OrgQuota is one quota of an organization. A null limit means unlimited.
@@ -101,7 +105,7 @@ const (
 // Mount adds the calls. {org} is a slug or an id.
 func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET /orgs", d.list)
-	for call, command := range map[string]org.Command{"suspend": org.Suspend{}, "resume": org.Resume{}} {
+	for call, command := range map[string]org.Command{"suspend": org.Suspend{}, "resume": org.Resume{}, "hold": org.Hold{}, "release": org.Release{}} {
 		mux.HandleFunc("POST /orgs/{org}/"+call, d.answer(func(r *http.Request) (org.Command, error) { return command, refuseBrowserRequest(r) }))
 	}
 	mux.HandleFunc("GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
@@ -232,7 +236,7 @@ func (d *OrgEndpoint) list(w http.ResponseWriter, r *http.Request) {
 	for _, o := range found {
 		page.Items = append(page.Items, OrgItem{
 			ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), TrustTier: int(o.GetTrustTier()), AgentCount: o.GetActiveAgents(),
-			CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()),
+			CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), HeldAt: atMs(o.GetHeldMs()),
 		})
 	}
 	if more {
@@ -258,7 +262,7 @@ func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error)
 	t := &OrgTerms{
 		ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), ContactEmail: o.GetContactEmail(), TrustTier: int(o.GetTrustTier()),
 		TierGrantedAt: atMs(o.GetTierGrantedMs()), EmailConfirmedAt: atMs(o.GetEmailConfirmedMs()),
-		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), Quotas: map[string]OrgQuota{},
+		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), HeldAt: atMs(o.GetHeldMs()), Quotas: map[string]OrgQuota{},
 	}
 	usage.Stored = max(usage.Stored, 0)
 	used := map[string]*int64{

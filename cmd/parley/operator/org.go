@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/actors/org"
+	"parley/client/api"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/program"
 	"parley/http/access"
@@ -25,6 +26,8 @@ type OrgCmd struct {
 	Tier    orgTierCmd    `cmd:"" help:"Set an organization's trust tier, higher or lower."`
 	Suspend orgSuspendCmd `cmd:"" help:"Restrict an organization to reading: end its streams, pause its webhooks, reject all other calls."`
 	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks deliver the pending events."`
+	Hold    orgHoldCmd    `cmd:"" help:"Keep an organization from being erased until release."`
+	Release orgReleaseCmd `cmd:"" help:"End a hold: the organization may be erased."`
 	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, independent of its tier."`
 }
 
@@ -65,6 +68,11 @@ func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 			return err
 		}
 	}
+	if t.HeldAt != nil {
+		if err := s.Say("held since %s", t.HeldAt.Format(time.RFC3339)); err != nil {
+			return err
+		}
+	}
 	rows := [][]string{{"QUOTA", "LIMIT", "USED", "FROM"}}
 	for _, name := range access.QuotaNames() {
 		q := t.Quotas[name]
@@ -100,15 +108,31 @@ func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
 	if std.JSON {
 		return program.List(std, all)
 	}
-	rows := [][]string{{"SLUG", "ID", "TIER", "AGENTS", "CREATED", "SUSPENDED"}}
+	rows := [][]string{{"SLUG", "ID", "TIER", "AGENTS", "CREATED", "SUSPENDED", "HELD"}}
 	for _, o := range all {
-		suspended := ""
-		if o.SuspendedAt != nil {
-			suspended = o.SuspendedAt.Format(time.RFC3339)
-		}
-		rows = append(rows, []string{o.Slug, o.ID.String(), strconv.Itoa(o.TrustTier), strconv.FormatInt(o.AgentCount, 10), o.CreatedAt.Format(time.RFC3339), suspended})
+		rows = append(rows, []string{o.Slug, o.ID.String(), strconv.Itoa(o.TrustTier), strconv.FormatInt(o.AgentCount, 10), o.CreatedAt.Format(time.RFC3339), since(o.SuspendedAt), since(o.HeldAt)})
 	}
 	return std.Table(rows)
+}
+
+// since returns an instant, or nothing.
+func since(at *api.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.Format(time.RFC3339)
+}
+
+type orgHoldCmd struct{ orgFlags }
+
+func (c *orgHoldCmd) Run(ctx context.Context, std *program.Streams) error {
+	return c.ask(ctx, std, "hold", struct{}{})
+}
+
+type orgReleaseCmd struct{ orgFlags }
+
+func (c *orgReleaseCmd) Run(ctx context.Context, std *program.Streams) error {
+	return c.ask(ctx, std, "release", struct{}{})
 }
 
 type orgSuspendCmd struct{ orgFlags }

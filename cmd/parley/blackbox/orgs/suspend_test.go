@@ -92,6 +92,15 @@ func TestSuspension(t *testing.T) {
 			t.Errorf("suspended since %v", since)
 		}
 		operator("suspend", b.Slug)
+		held := operator("hold", b.Slug)["held_at"]
+		if again := operator("hold", b.Slug)["held_at"]; held == nil || again != held {
+			t.Errorf("held since %v, then %v", held, again)
+		}
+		b.Delete("/orgs/"+b.Org.ID).Refused(409, "legal_hold")
+		b.Get("/org").Want(200)
+		if got := operator("release", b.Slug); got["held_at"] != nil {
+			t.Errorf("released: %v", got)
+		}
 		b.Delete("/orgs/" + b.Org.ID).Want(200)
 	})
 }
