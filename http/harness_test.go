@@ -151,7 +151,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: access.Quotas("open"),
 		Courier: h.courier, Guard: h.guard, Vault: h.vault, Directory: h.directory, Logger: logger, CardKeys: auth.KeySet{Current: cardKeyOf('c')}, ReceiptKeys: auth.KeySet{Current: cardKeyOf('r')},
 	})
-	o.Server.Routes, o.Server.Authenticator, o.Server.ErrorPage = h.service.Routes(), h.service, h.service.ErrorPage
+	o.Server.Routes, o.Server.Authenticator, o.Server.ErrorPage, o.Server.Resolve = h.service.Routes(), h.service, h.service.ErrorPage, h.service.Resolve
 	h.server, err = httpserver.New(o.Server)
 	if err != nil {
 		t.Fatal(err)

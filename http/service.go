@@ -226,6 +226,11 @@ func (s *Service) Close() {
 	s.bridge.Close()
 }
 
+// Resolve returns the id of the agent or the group with a handle, for httpserver.Options.
+func (s *Service) Resolve(c *rest.Call, h parley.Handle) (parley.AnyID, error) {
+	return s.groups.Resolve(c, h)
+}
+
 // forget ends the streams and the export of an organization that was erased, and drops
 // what was rendered: it may be of that organization.
 func (s *core) forget(org parley.OrgID) {

@@ -95,18 +95,23 @@ func (g *Agents) ByHandle(c *rest.Call, handle string) (*agent.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Domain != g.show.Domain || h.Group {
-		return nil, parley.ErrNotFound
-	}
-	owner, err := g.node.Orgs.BySlug(c.Context(), h.Slug)
-	if err != nil {
-		return nil, err
-	}
-	id, err := g.node.Agents.ByName(c.Context(), owner, h.Name)
+	id, err := g.IDOf(c, h)
 	if err != nil {
 		return nil, err
 	}
 	return g.node.Agents.Get(c.Context(), id)
+}
+
+// IDOf returns the id of the agent with a handle, or parley.ErrNotFound.
+func (g *Agents) IDOf(c *rest.Call, h parley.Handle) (parley.AgentID, error) {
+	if h.Domain != g.show.Domain || h.Group {
+		return parley.AgentID{}, parley.ErrNotFound
+	}
+	owner, err := g.node.Orgs.BySlug(c.Context(), h.Slug)
+	if err != nil {
+		return parley.AgentID{}, err
+	}
+	return g.node.Agents.ByName(c.Context(), owner, h.Name)
 }
 
 // Handle returns the handle of an agent, which contains its organization's slug.
@@ -191,7 +196,7 @@ func (g *Agents) Named(c *rest.Call, name string) (a *agent.State, err error) {
 	} else {
 		id, malformed := parley.ParseID[parley.AgentID](name)
 		if malformed != nil {
-			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: "Input should be a handle, such as name@org.domain, or a valid UUID", Type: rest.FaultUUIDParsing}}}
+			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: rest.MsgNamed, Type: rest.FaultUUIDParsing}}}
 		}
 		a, err = g.node.Agents.Get(c.Context(), id)
 	}

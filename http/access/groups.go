@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"parley/actors"
 	"parley/actors/group"
@@ -134,4 +135,36 @@ func (g *Groups) ByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err
 		err = group.ErrUnknown
 	}
 	return id, err
+}
+
+// Resolve returns the id of the agent or the group with a handle, or parley.ErrNotFound. Handlers
+// judge whether the caller may know of it, as they do for an id.
+func (g *Groups) Resolve(c *rest.Call, h parley.Handle) (parley.AnyID, error) {
+	if h.Group {
+		id, err := g.ByHandle(c, h)
+		return parley.AnyID(id), err
+	}
+	id, err := g.agents.IDOf(c, h)
+	return parley.AnyID(id), err
+}
+
+// Secret refuses a private group that the path names by its handle, unless the acting agent has
+// a seat, an invitation or a request there: rules that take the id as the secret must not let
+// anyone find groups by guessing names. If no agent is named, the view's Access decides.
+func (g *Groups) Secret(c *rest.Call, v group.View, acting parley.AgentID) error {
+	if !c.GroupByHandle() || v.Public || acting.Zero() && v.Access == group.Insider {
+		return nil
+	}
+	if acting.Zero() {
+		return group.ErrUnknown
+	}
+	a, err := g.node.Agents.Get(c.Context(), acting)
+	if err != nil || a.In(v.ID) {
+		return err
+	}
+	concerns, err := g.node.Groups.Concerns(c.Context(), acting)
+	if err == nil && !slices.ContainsFunc(concerns, func(of actors.Concern) bool { return of.Group == v.ID }) {
+		err = group.ErrUnknown
+	}
+	return err
 }

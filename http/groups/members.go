@@ -89,6 +89,9 @@ func (s Groups) Join(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		return api.JoinResult{}, err
 	}
 	v, err := s.Access.View(c, in.ID, group.Stranger)
+	if err == nil {
+		err = s.Access.Secret(c, v, a.AgentID())
+	}
 	if err != nil {
 		return api.JoinResult{}, err
 	}

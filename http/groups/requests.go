@@ -177,8 +177,11 @@ func (s Requests) Vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 		return api.VoteResult{}, err
 	}
 	g, err := s.Access.ViewWith(c, in.ID, group.GetView{
-		Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Request: in.RequestID,
+		Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Access: true, Request: in.RequestID,
 	})
+	if err == nil {
+		err = s.Access.Secret(c, g, by.Agent)
+	}
 	if err != nil {
 		return api.VoteResult{}, err
 	}

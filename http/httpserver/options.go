@@ -49,6 +49,9 @@ type Options struct {
 	// Source returns the address that a public request counts against, as
 	// limit.AddressKey formats it. The default is that of the connection.
 	Source func(*rest.Call) string
+	// Resolve returns the id of the agent or the group with a handle, which may stand in paths.
+	// The error of a handle that names none is parley.ErrNotFound.
+	Resolve func(*rest.Call, parley.Handle) (parley.AnyID, error)
 	// ErrorPage, if set, renders a refusal of a request for a path for people. It is called
 	// for clients that accept HTML, on routes for people and on paths without a route.
 	ErrorPage func(path string, p *rest.Problem, requestID string) rest.HTML

@@ -68,7 +68,7 @@ func New(o Options) (*Server, error) {
 	running, halt := context.WithCancel(context.Background())
 	s.halt = halt
 	s.host = rest.Host{
-		Budget: o.Budget, Source: o.Source, Clock: o.Clock, Draining: s.draining, Running: running, Observed: o.Observe != nil,
+		Budget: o.Budget, Source: o.Source, Resolve: o.Resolve, Clock: o.Clock, Draining: s.draining, Running: running, Observed: o.Observe != nil,
 	}
 	if err := s.mount(rest.HeaderWord(o.Brand)); err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"path id": {
 			method: "PATCH", target: "/things/nope", body: `{}`, status: 422, head: []string{"Authorization: Bearer zero", "X-Request-ID: r"},
-			want: `{"detail":[{"loc":["path","id"],"msg":"Input should be a valid UUID, 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12","type":"uuid_parsing"}],"error":"validation_error","code":"validation_error","request_id":"r"}`,
+			want: `{"detail":[{"loc":["path","id"],"msg":"Input should be a handle, such as name@org.domain, or a valid UUID","type":"uuid_parsing"}],"error":"validation_error","code":"validation_error","request_id":"r"}`,
 		},
 		"no content":       {method: "DELETE", target: id, status: 204, head: []string{"Authorization: Bearer zero"}, headers: map[string]string{"Content-Type": ""}},
 		"bad media":        {method: "PATCH", target: id, body: "x", status: 415, head: []string{"Authorization: Bearer zero", "Content-Type: text/plain", "X-Request-ID: r"}, want: `{"detail":"The body must be application/json.","error":"validation_error","code":"unsupported_media_type","request_id":"r"}`},

@@ -136,6 +136,7 @@ func (p *plan) collect(t reflect.Type, under []int, brand string) error {
 				f.names[0] = strings.ToLower(name) // as locations spell it
 			}
 			f.blank = source.tag == "query" && (name == "limit" || name == "cursor")
+			f.ofAgent, f.ofGroup = sf.Type == agentID, sf.Type == groupID
 			*source.into = append(*source.into, f)
 		}
 	}
@@ -202,11 +203,19 @@ func (p *plan) bindPath(c *Call, in reflect.Value, faults *SchemaError) error {
 		f := &p.path[i]
 		raw, _ := c.ctx.UserValue(f.name).(string)
 		text, ok := decodePercent(raw, false)
-		if !ok || strings.ContainsAny(text, "/\x00") {
+		// Handlers refuse what is no id, under this name, with the same error as the binder.
+		if named := f.shape.kind == kindID || f.name == "id"; !ok || !named && strings.ContainsAny(text, "/\x00") {
 			return ErrNoRoute
 		}
 		at := place{up: &root, name: f.name}
-		f.shape.fromText(text, in.FieldByIndex(f.index), &at, faults)
+		v := in.FieldByIndex(f.index)
+		if !f.ofAgent && !f.ofGroup {
+			f.shape.fromText(text, v, &at, faults)
+			continue
+		}
+		if err := f.bindNamed(c, text, v, &at, faults); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -50,7 +50,10 @@ type Host struct {
 	Budget *limit.Budget
 	// Source returns the address that a public request counts against.
 	Source func(*Call) string
-	Clock  parley.Clock
+	// Resolve returns the id of the agent or the group with a handle. parley.ErrNotFound means
+	// that there is none; nil means that no handle is known.
+	Resolve func(*Call, parley.Handle) (parley.AnyID, error)
+	Clock   parley.Clock
 	// Draining is closed when the server begins to stop. Running ends when it no longer
 	// waits for requests.
 	Draining <-chan struct{}
@@ -72,6 +75,7 @@ type Call struct {
 	// and the large buffers.
 	held        limit.Hold
 	taken, body int
+	byHandle    bool // see GroupByHandle
 	// running is what Context returns, nil until then.
 	running context.Context
 	// Caller is the zero Caller on routes that need no bearer token.

@@ -55,6 +55,9 @@ func (b *schemas) parameter(owner reflect.Type, in string, f *field) object {
 	if f.shape.kind == kindList {
 		p = p.with("style", "form").with("explode", !f.shape.split)
 	}
+	if f.ofAgent || f.ofGroup {
+		return p.with("schema", object{{"type", "string"}, {"description", "An id (UUID) or a handle."}})
+	}
 	return p.with("schema", b.inputField(owner, f, false))
 }
 

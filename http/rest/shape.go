@@ -95,6 +95,8 @@ type field struct {
 	branded bool
 	// blank: an empty text counts as absent.
 	blank bool
+	// ofAgent, ofGroup: the path's id of an agent or a group, where a handle may stand too.
+	ofAgent, ofGroup bool
 }
 
 // membersMax bounds the members of a struct, so that the decoder can record on the stack

@@ -304,7 +304,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 			Total: machine.ConnectionsMax(machine.FilesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
-		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged, Leaving: h.member.leaving(),
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, Resolve: h.service.Resolve, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged, Leaving: h.member.leaving(),
 	})
 	if err != nil {
 		return err

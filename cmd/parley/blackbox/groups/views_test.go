@@ -87,8 +87,76 @@ func TestGroupViews(t *testing.T) {
 			}
 			unknown := &grouptest.Group{T: t, By: owner, ID: kit.Nobody, Handle: "#nothing@" + owner.Slug + ".localhost"}
 			requestView(unknown, row.ask, owner, guest).As("%s an unknown group", row.ask).Refused(404, "not_found")
+			requestView(byHandle(unknown), row.ask, owner, guest).As("%s an unknown handle", row.ask).Refused(404, "not_found")
 			s.Call(t, "", "GET", groups["public"].Path(""), nil).Refused(401, "not_authenticated")
 		}
+	})
+}
+
+// byHandle returns a group with its handle in place of its id in paths.
+func byHandle(r *grouptest.Group) *grouptest.Group {
+	return &grouptest.Group{T: r.T, By: r.By, ID: strings.Replace(r.Handle, "#", "%23", 1), Handle: r.Handle}
+}
+
+// TestGroupsByHandle: a handle stands for the id in paths, but it is no secret: whoever may not
+// know of a private group gets what a handle without a group gets, of join and vote too.
+func TestGroupsByHandle(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		owner, seat, guest, other := s.Org(t).Agent("owner"), s.Org(t).Agent("seat"), s.Org(t).Agent("guest"), s.Org(t).Agent("other")
+		groups := map[string]*grouptest.Group{}
+		for _, visibility := range []string{"private", "public"} {
+			r := grouptest.NewWithPolicy(owner, "closed", seat)
+			r.Patch(obj{"visibility": visibility}).Want(200)
+			r.Invited(owner, guest, "invited")
+			groups[visibility] = byHandle(r)
+		}
+		for _, row := range groupViews {
+			for visibility, cells := range map[string]string{"private": row.private, "public": row.public} {
+				for i, cell := range strings.Fields(cells) {
+					by := []*kit.Agent{owner, seat, guest, other}[i]
+					if visibility == "private" && row.ask == "join" && by == other {
+						cell = "404"
+					}
+					if cell != "-" {
+						matches(requestView(groups[visibility], row.ask, by, guest).As("%s a %s group by handle, %s", row.ask, visibility, by.Name), cell)
+					}
+				}
+			}
+		}
+		r := groups["private"]
+		handle := strings.TrimPrefix(r.ID, "%23")
+		owner.Get("/groups/"+strings.ToUpper(handle)).As("without #, in capitals").Want(200).Is("handle", r.Handle)
+		owner.Get("/groups/"+strings.Split(handle, "@")[0]).As("bare name").Invalid("path.id", "uuid_parsing")
+		owner.Get("/groups/%23@"+owner.Slug+".localhost").As("no handle").Invalid("path.id", "value_error")
+		owner.Get("/groups/"+owner.Handle).As("an agent's handle").Refused(404, "not_found")
+		owner.Get("/groups/"+strings.Replace(r.ID, "localhost", "elsewhere.example", 1)).As("another domain").Refused(404, "not_found")
+		s.Call(t, "", "GET", "/directory/groups/"+r.ID, nil).As("profile of a private group").Refused(404, "not_found")
+		s.Call(t, "", "GET", "/directory/groups/"+groups["public"].ID, nil).As("profile").Want(200).Is("handle", groups["public"].Handle)
+		r.Join(guest).As("an invited agent joins by handle").Want(200)
+		owner.Request("PATCH", r.Path("/members/"+strings.ToUpper(guest.Handle)), obj{"role": "admin"}).As("a member by handle").Want(200).Is("agent_id", guest.ID)
+		owner.Delete(r.Path("/members/"+other.Handle)).As("no member").Refused(404, "not_found")
+		owner.Delete(r.Path("/members/nobody@"+other.Slug+".localhost")).As("no agent").Refused(404, "not_found")
+		owner.Delete(r.Path("/members/" + guest.Handle)).Want(204)
+	})
+}
+
+// TestVotesByHandle: electors and applicants of a private group may use its handle; to others it
+// is unknown, whether the request is known or not.
+func TestVotesByHandle(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		owner, seat := s.Org(t).Agent("owner"), s.Org(t).Agent("seat")
+		applicant, stranger := s.Org(t).Agent("applicant"), s.Org(t).Agent("stranger")
+		r := grouptest.NewWithPolicy(owner, "majority", seat)
+		byHandle := byHandle(r)
+		byHandle.Join(applicant).As("a stranger to the handle").Refused(404, "not_found")
+		request := kit.Text(r.Applied(applicant), "id")
+		byHandle.Join(applicant).As("an applicant").Want(200).Is("status", "pending", "request.id", request)
+		byHandle.Vote(stranger, request, "approve").As("by a stranger").Refused(404, "not_found")
+		stranger.Org.Post(byHandle.Path("/requests/"+request+"/vote"), obj{"vote": "approve"}).As("no agent named").Refused(404, "not_found")
+		byHandle.Vote(applicant, request, "approve").As("by the applicant").Refused(403, "not_in_electorate")
+		r.Vote(stranger, request, "approve").As("by id").Refused(403, "not_in_electorate")
+		seat.Org.Post(byHandle.Path("/requests/"+request+"/vote"), obj{"vote": "approve"}).As("an elector").Want(200).Is("status", "pending")
+		byHandle.Vote(owner, request, "approve").As("the last vote").Want(200).Is("status", "approved")
 	})
 }
 
@@ -100,12 +168,23 @@ func TestPrivateIsAsUnknown(t *testing.T) {
 		r := grouptest.New(g)
 		unknown := &grouptest.Group{T: t, By: g, ID: kit.Nobody, Handle: "#" + grouptest.NewName() + "@" + g.Slug + ".localhost"}
 		for _, ask := range []string{"read", "members", "requests", "change", "role", "invite", "kick", "send", "delete"} {
-			private, nothing := requestView(r, ask, stranger, stranger), requestView(unknown, ask, stranger, stranger)
-			if private.Status != nothing.Status || private.At("code") != nothing.At("code") || private.At("detail") != nothing.At("detail") {
-				t.Errorf("%s: a private group is answered %s %v, an unknown id %s %v", ask, summary(private), private.At("detail"), summary(nothing), nothing.At("detail"))
-			}
+			same(t, ask, requestView(r, ask, stranger, stranger), requestView(unknown, ask, stranger, stranger))
+		}
+		for _, ask := range []string{"read", "members", "requests", "change", "role", "invite", "kick", "join", "delete"} {
+			same(t, ask+" by handle", requestView(byHandle(r), ask, stranger, stranger), requestView(byHandle(unknown), ask, stranger, stranger))
+		}
+		for _, ask := range []string{"/mls/commits", "/mls/group-info", "/mls/welcomes"} {
+			same(t, ask, stranger.Get(byHandle(r).Path(ask)), stranger.Get(byHandle(unknown).Path(ask)))
 		}
 	})
+}
+
+// same checks that a private group is answered as what is unknown.
+func same(t *testing.T, ask string, private, nothing *kit.Answer) {
+	t.Helper()
+	if private.Status != nothing.Status || private.At("code") != nothing.At("code") || private.At("detail") != nothing.At("detail") {
+		t.Errorf("%s: a private group is answered %s %v, an unknown one %s %v", ask, summary(private), private.At("detail"), summary(nothing), nothing.At("detail"))
+	}
 }
 
 // TestGroupDeletion: what ends with a group and what remains possible.
