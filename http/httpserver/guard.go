@@ -23,8 +23,7 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 		return false, errUnparsable
 	}
 	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
-	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
-	nameless := protocol == "HTTP/1.0" && len(h.Host()) == 0 && string(path) == probePath
+	nameless := protocol == "HTTP/1.0" && len(h.Host()) == 0 // source: RFC 1945; some balancers probe so
 	if !plain || !nameless && !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
 		return false, errUnparsable
 	}
@@ -33,9 +32,6 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	}
 	return chunked, nil
 }
-
-// probePath is what load balancers probe with HTTP/1.0, some of them without a Host.
-const probePath = "/readyz"
 
 // plainTarget accepts only the origin form (and * for OPTIONS) and rejects paths that
 // other software would normalize into other paths.
@@ -60,14 +56,14 @@ func plainTarget(target []byte, options bool) bool {
 	return true
 }
 
-// forbiddenOctet reports whether an octet must not be sent encoded (NUL, slash,
-// backslash) or is not a valid encoding.
+// forbiddenOctet reports whether an octet must not be sent encoded (a backslash) or is not a
+// valid encoding. No route serves a path with an encoded slash or NUL, which binding refuses with
+// a better answer than that of invalid HTTP.
 func forbiddenOctet(high, low byte) bool {
 	if rest.Unhex(high) > 15 || rest.Unhex(low) > 15 {
 		return true
 	}
-	octet := rest.Unhex(high)<<4 | rest.Unhex(low)
-	return octet == 0 || octet == '/' || octet == '\\'
+	return rest.Unhex(high)<<4|rest.Unhex(low) == '\\'
 }
 
 // dotSegment reports whether the path's next segment is . or .., however its dots are

@@ -19,7 +19,8 @@ import (
 )
 
 // FuzzTarget: a path that is accepted means the same to a reader that decodes it and to
-// one that removes dot segments.
+// one that removes dot segments. One with an encoded slash or NUL is accepted to be refused by
+// binding, see TestEncodedSlash.
 func FuzzTarget(f *testing.F) {
 	for _, target := range []string{
 		"/a/b?c", "/%2e/", "//", "/a%", "/%00", "*", "", "/..", "/.%2E/x", "/a/%2e%2E", "/a/...", "/%252e%252e/", "/a%2Fb", "/a%5cb", "/a\\b", "/#", "/?#", "/a?//..%2f", "http://h/", "/\x7f", "/é", "/a/./b", "/a;/../b", "/%c0%ae%c0%ae/",
@@ -31,9 +32,12 @@ func FuzzTarget(f *testing.F) {
 			return
 		}
 		path, _, _ := strings.Cut(target, "?")
+		if decoded, ok := unescape(path); ok && (strings.Count(decoded, "/") != strings.Count(path, "/") || strings.Contains(decoded, "\x00")) {
+			return
+		}
 		for _, segment := range strings.Split(path, "/") {
 			decoded, ok := unescape(segment)
-			if ok && (decoded == "." || decoded == ".." || strings.ContainsAny(decoded, "/\\\x00")) {
+			if ok && (decoded == "." || decoded == ".." || strings.Contains(decoded, "\\")) {
 				t.Errorf("%q is accepted", target)
 			}
 		}

@@ -87,7 +87,7 @@ func toyRoutes() []rest.Route {
 		) (toyAnswer, error) {
 			return toyAnswer{ID: in.ID, Caller: c.Caller.Slug, Limit: in.Limit}, nil
 		}),
-		rest.Typed("GET", probePath, rest.Public, 200, "Say that it is ready.", func(*rest.Call, *struct {
+		rest.Typed("GET", "/readyz", rest.Public, 200, "Say that it is ready.", func(*rest.Call, *struct {
 			Leads bool `json:"-" query:"leads" default:"false"`
 		},
 		) (map[string]int, error) {
