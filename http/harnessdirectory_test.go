@@ -74,7 +74,7 @@ func (h *harness) settleGroups(groups int) {
 	h.t.Helper()
 	all := 0
 	for range 1000 {
-		found, err := h.directory.Groups("", 1, nil)
+		found, err := h.directory.Groups(directory.Query{Limit: 1})
 		if err != nil {
 			h.t.Fatal(err)
 		}

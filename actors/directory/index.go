@@ -379,8 +379,9 @@ func (x *Groups) Put(d GroupDoc) { _ = x.put(d.analyzed(), nil) }
 func (x *Groups) Remove(id parley.GroupID) bool { return x.remove(parley.AnyID(id)) }
 
 // Search finds a page of the groups that have every word of a text in name, handle or
-// description, the best first; without text, of all groups, the oldest first. The only
-// error is ErrPosition.
-func (x *Groups) Search(text string, limit int, position []byte, nowMS int64) (*Result, error) {
-	return x.search(&Query{Text: text, Limit: limit, Position: position, NowMS: nowMS, every: true, oldest: true})
+// description, the best first; without text, of all groups, the oldest first. Filters and orders
+// do not apply. The only error is ErrPosition.
+func (x *Groups) Search(q Query) (*Result, error) {
+	q.every, q.oldest = true, true
+	return x.search(&q)
 }

@@ -66,6 +66,10 @@ type Query struct {
 	Verified     *bool
 	PricingModel string
 
+	// First is a document that precedes all others by relevance, if it passes the filters: the one
+	// whose handle was looked for. Every page of a list has the same.
+	First parley.AnyID
+
 	Sort Sort
 	// Limit is how many rows to return, 1 to LimitMax.
 	Limit int

@@ -44,7 +44,11 @@ func (x *index) search(q *Query) (*Result, error) {
 		r.Total = &total
 		return r, nil
 	}
+	first, named := v.find(m, q.First)
 	ranking, whole := v.ranking(m, expanded, target, q)
+	if named {
+		ranking = preceded(ranking, first)
+	}
 	if whole {
 		total := len(ranking)
 		r.Total = &total
@@ -82,6 +86,33 @@ func (v *version) ranking(m *scratch, words []queryWord, target *vector, q *Quer
 		return semantic, whole
 	}
 	return v.fused(text, semantic, full), whole
+}
+
+// find returns the number of an allowed document.
+func (v *version) find(m *scratch, id parley.AnyID) (ordinal uint32, found bool) {
+	if id.Zero() {
+		return 0, false
+	}
+	v.eachAllowed(m, func(at uint32, p *page, i int) {
+		if p.cards[i].id == id {
+			ordinal, found = at, true
+		}
+	})
+	return ordinal, found
+}
+
+// preceded returns a ranking with a document at its beginning.
+func preceded(ranking []hit, first uint32) []hit {
+	all := append(make([]hit, 0, len(ranking)+1), hit{first, 1})
+	for _, h := range ranking {
+		if h.ordinal != first {
+			all = append(all, h)
+		}
+	}
+	if len(all) > 1 {
+		all[0].score = max(all[1].score, ranking[0].score)
+	}
+	return all
 }
 
 // tries is how often a search looks for a moment in which no change is under way.

@@ -50,6 +50,38 @@ func TestFieldsByWeight(t *testing.T) {
 	}
 }
 
+// TestFirst: the document that was named precedes those that rank better, once in all pages, with
+// their score; it must pass the filters, and it takes its place where the order is another.
+func TestFirst(t *testing.T) {
+	x := indexOf(t,
+		Doc{Name: "falcon"}, Doc{Name: "falcon of falcons"}, Doc{Name: "owl", Categories: []string{"night"}},
+		Doc{Name: "a falcon in a description", Description: "falcon"},
+	)
+	named := func(n int) parley.AnyID { return parley.AnyID(agentID(n)) }
+	plain := finds(t, x, Query{Text: "falcon"})
+	for n := range 4 {
+		want := append([]int{n}, slices.DeleteFunc(slices.Clone(plain), func(other int) bool { return other == n })...)
+		for _, limit := range []int{1, 2, 10} {
+			if got := finds(t, x, Query{Text: "falcon", First: named(n), Limit: limit}); !slices.Equal(got, want) {
+				t.Errorf("first %d, %d a page: %v, want %v", n, limit, got, want)
+			}
+		}
+	}
+	if got := finds(t, x, Query{Text: "nothing", First: named(2)}); !slices.Equal(got, []int{2}) {
+		t.Errorf("without a word: %v", got)
+	}
+	if got := finds(t, x, Query{Text: "falcon", First: named(0), Categories: []string{"night"}}); len(got) != 0 {
+		t.Errorf("filtered: %v", got)
+	}
+	if got := finds(t, x, Query{Text: "falcon", First: named(9)}); !slices.Equal(got, plain) {
+		t.Errorf("not in the index: %v", got)
+	}
+	r, err := x.Search(Query{Text: "falcon", First: named(2), Limit: 10})
+	if err != nil || r.Rows[0].Score != 1 || r.Rows[1].Score != 1 || *r.Total != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestWords(t *testing.T) {
 	x := indexOf(t,
 		Doc{Name: "Übersetzer", Description: "Translates contracts with node.js in Zürich"},
@@ -313,7 +345,7 @@ func TestGroups(t *testing.T) {
 	search := func(text string) (found []int) {
 		var position []byte
 		for {
-			r, err := x.Search(text, 2, position, 10)
+			r, err := x.Search(Query{Text: text, Limit: 2, Position: position, NowMS: 10})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,12 +19,14 @@ func (d *Directory) Agents(q directory.Query) (*directory.Result, error) {
 	return d.agents.Search(q)
 }
 
-// Groups finds a page of public groups, with the same errors.
-func (d *Directory) Groups(text string, limit int, position []byte) (*directory.Result, error) {
+// Groups finds a page of public groups, with the same errors. Of Query, a text, the document that
+// comes first, a limit and a position count.
+func (d *Directory) Groups(q directory.Query) (*directory.Result, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	return d.groups.Search(text, limit, position, d.o.Clock().UnixMilli())
+	q.NowMS = d.o.Clock().UnixMilli()
+	return d.groups.Search(q)
 }
 
 // Categories returns the categories of all cards, the most frequent first.

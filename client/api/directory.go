@@ -5,7 +5,8 @@ import "parley/client/parley"
 // SearchText is what a search for cards looks for.
 type SearchText struct {
 	// Q is looked for in name, description, skills and tags of the cards, in this order
-	// of weight. Beginnings of words and misspelled words are found too.
+	// of weight. Beginnings of words and misspelled words are found too. If it is a whole
+	// handle, the agent with that handle comes first.
 	Q *string `json:"-" query:"q" maxLength:"500" example:"check invoices"`
 	// Query is another name of q, which counts if both are given.
 	Query *string `json:"-" query:"query" maxLength:"500"`

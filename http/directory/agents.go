@@ -122,6 +122,9 @@ func (s *Directory) addMeaning(c *rest.Call, x *agentSearch) (byWords bool, err 
 func (s *Directory) prepare(c *rest.Call, in *api.FindAgents) (x agentSearch, byWords bool, err error) {
 	x = newAgentSearch(in)
 	byWords, err = x.resume(s.Cursors, in.Cursor)
+	if err == nil {
+		x.First, err = s.named(c, x.Text, false)
+	}
 	if err == nil && x.semantic != "" && !byWords {
 		byWords, err = s.addMeaning(c, &x)
 	}

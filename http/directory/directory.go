@@ -4,6 +4,7 @@ package directory
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 
@@ -24,8 +25,8 @@ type Index interface {
 	// Meaning returns the vector of a text and the least cosine of what it finds. It may
 	// ask another service, and fails if that does.
 	Meaning(ctx context.Context, text string) (vector []float32, threshold float32, err error)
-	// Groups finds a page of public groups.
-	Groups(text string, limit int, position []byte) (*index.Result, error)
+	// Groups finds a page of public groups. Text, First, Limit and Position of the query count.
+	Groups(q index.Query) (*index.Result, error)
 	// Categories returns the categories of all cards, the most frequent first, then by
 	// name.
 	Categories() ([]index.Count, error)
@@ -76,3 +77,18 @@ func New(o Options) *Directory {
 
 // Forget drops what was rendered: an organization was erased, and it may be of that one.
 func (s *Directory) Forget() { s.kept.pages.InvalidateAll() }
+
+// named returns the agent, or the group, that a text names if it is a whole handle, else the zero
+// id. Whether it is in the directory, the index knows.
+func (s *Directory) named(c *rest.Call, text string, group bool) (parley.AnyID, error) {
+	h, err := parley.ParseHandle(text)
+	if err != nil || h.Group && !group {
+		return parley.AnyID{}, nil
+	}
+	h.Group = group
+	id, err := s.Groups.Resolve(c, h)
+	if errors.Is(err, parley.ErrNotFound) {
+		return parley.AnyID{}, nil
+	}
+	return id, err
+}

@@ -37,7 +37,13 @@ func (s Groups) Find(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfil
 	if err != nil {
 		return page, err
 	}
-	found, err := s.placed(c, func() (*index.Result, error) { return s.Index.Groups(words, in.Limit, position) })
+	first, err := s.named(c, words, true)
+	if err != nil {
+		return page, err
+	}
+	found, err := s.placed(c, func() (*index.Result, error) {
+		return s.Index.Groups(index.Query{Text: words, First: first, Limit: in.Limit, Position: position})
+	})
 	if err != nil {
 		return page, err
 	}

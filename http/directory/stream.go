@@ -32,6 +32,10 @@ func (s Agents) Stream(c *rest.Call, in *api.SearchStream) error {
 	st := &searchStream{Directory: s.Directory, account: c.Account(), draining: c.Draining(), until: c.Now().Add(searchStreamLife)}
 	st.semantic, st.query = trimmed(in.Semantic), index.Query{Limit: in.Limit}
 	words := st.query
+	var err error
+	if words.First, err = s.named(c, textOf(&in.SearchText), false); err != nil {
+		return err
+	}
 	if words.Text = textOf(&in.SearchText); words.Text == "" {
 		words.Text = st.semantic
 	}

@@ -159,6 +159,52 @@ func names(shapes string) string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
+// TestDirectoryByHandle: the agent or the group whose whole handle is looked for comes first,
+// if it is listed.
+func TestDirectoryByHandle(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		o := s.Org(t)
+		named, other, hidden := o.Agent("zoe"), o.Agent("other"), o.Agent("hidden")
+		named.Put(named.Path("/card"), kit.Merged(kit.PlainCard(), obj{"name": "Quiet", "description": "Nothing.", "is_public": true})).Want(200)
+		other.Put(other.Path("/card"), kit.Merged(kit.PlainCard(), obj{"name": "Zoe " + o.Slug + " localhost", "description": named.Handle + " " + hidden.Handle, "is_public": true})).Want(200)
+		hidden.Put(hidden.Path("/card"), kit.Merged(kit.PlainCard(), obj{"is_public": false})).Want(200)
+		first := func(path, query string) (id any) {
+			if rows := s.Call(t, "", "GET", path+"?"+query, nil).Want(200).Items(); len(rows) > 0 {
+				id = rows[0]["id"]
+			}
+			return id
+		}
+		kit.Eventually(t, "both cards are found", func() bool {
+			return first("/directory/agents", "q="+o.Slug) == any(other.ID) && first("/directory/agents", "q="+named.Handle) == any(named.ID)
+		})
+		for query, want := range map[string]string{
+			"q=" + strings.ToUpper(named.Handle): named.ID, "query=" + named.Handle + "&limit=1": named.ID, "q=" + named.Handle + "+also": other.ID,
+			"q=" + hidden.Handle: other.ID, "q=zoe@" + o.Slug + ".elsewhere": other.ID,
+		} {
+			if got := first("/directory/agents", query); got != any(want) {
+				t.Errorf("%s: the first is %v, want %s", query, got, want)
+			}
+		}
+		stream := s.Call(t, "", "GET", "/directory/agents/stream?q="+named.Handle, nil)
+		if at := strings.Index(string(stream.Raw), named.ID); at < 0 || at > strings.Index(string(stream.Raw), other.ID) {
+			t.Errorf("stream: %s", stream.Raw)
+		}
+		group := func(name, description string) *kit.Answer {
+			return named.Request("POST", "/groups", obj{"name": name, "description": description, "enrollment_policy": "open", "visibility": "public"}).Want(201)
+		}
+		loud, board := group("board-"+o.Slug, "board board"), group("board", "")
+		handle := strings.TrimPrefix(board.Str("handle"), "#")
+		kit.Eventually(t, "both groups are found", func() bool {
+			return len(s.Call(t, "", "GET", "/directory/groups?q="+o.Slug, nil).Want(200).Items()) == 2
+		})
+		for _, query := range []string{"q=%23" + handle, "q=" + strings.ToUpper(handle)} {
+			if got := first("/directory/groups", query); got != any(board.Str("id")) {
+				t.Errorf("%s: the first group is %v, want %s; the other is %s", query, got, board.Str("id"), loud.Str("id"))
+			}
+		}
+	})
+}
+
 func TestDirectoryStream(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		d := newDirectoryScene(t, s)
