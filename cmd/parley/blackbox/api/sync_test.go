@@ -98,7 +98,7 @@ func TestSyncOfOneThatHasGone(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(200 * time.Millisecond) // the server hears of it
+		time.Sleep(200 * time.Millisecond) // the server is notified about it
 		r := b.Reply(m)
 		b.Peek(r).Is("delivered_at", nil)
 		got := a.Get(a.Path("/wait?timeout_ms=5000")).Want(200)

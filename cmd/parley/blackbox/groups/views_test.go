@@ -98,7 +98,7 @@ func byHandle(r *grouptest.Group) *grouptest.Group {
 	return &grouptest.Group{T: r.T, By: r.By, ID: strings.Replace(r.Handle, "#", "%23", 1), Handle: r.Handle}
 }
 
-// TestGroupsByHandle: a handle stands for the id in paths, but it is no secret: whoever may not
+// TestGroupsByHandle: a handle stands for the id in paths, but it is no secret: a caller who may not
 // know of a private group gets what a handle without a group gets, of join and vote too.
 func TestGroupsByHandle(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
