@@ -45,6 +45,7 @@ var beyondSpec = map[string]string{
 	"GET /groups/{}/mls/welcomes":                 "returns what an added agent joins an MLS group with",
 	"DELETE /groups/{}/mls/welcomes/{}":           "acknowledges a Welcome",
 	"GET /agents/{}/conversations":                "the conversations of an agent, newest first",
+	"DELETE /groups/{}/requests/{}":               "withdraws or declines a join request",
 	"PATCH /groups/{}/members/{}":                 "admins promote and demote",
 	"POST /auth/verify-email":                     "the mailed token of --tier1 email",
 	"POST /webhooks/{}/test":                      "sends a test event to the receiver",

@@ -94,6 +94,7 @@ func groupAskTypes() []any {
 		(*group.Request)(nil),
 		group.CastVote{},
 		Voted{},
+		group.EndRequest{},
 		group.Change{},
 		group.ChangeRole{},
 		group.Member{},

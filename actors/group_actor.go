@@ -75,6 +75,8 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 				return gs.invite(t, r)
 			case group.CastVote:
 				return gs.vote(t, r)
+			case group.EndRequest:
+				return nil, gs.endRequest(t, r)
 			case group.Remove:
 				return gs.remove(t, r)
 			case group.ChangeRole:

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"parley/actors/group"
@@ -41,6 +42,15 @@ func (h *groupState) admins() []parley.Seat {
 		h.adminSeats = record.Admins(h.State)
 	}
 	return h.adminSeats
+}
+
+// adminsAnd returns the seats of the admins and that of an agent, if it is a member.
+func (h *groupState) adminsAnd(also parley.AgentID) []parley.Seat {
+	m, member := h.Member(also)
+	if !member || m.Role == group.Admin {
+		return h.admins()
+	}
+	return append(slices.Clone(h.admins()), parley.Seat{Agent: m.Agent, Number: m.Seat})
 }
 
 // noteAdmins clears the cached admins if an event has changed them.

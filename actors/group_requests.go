@@ -194,7 +194,7 @@ func membersLeaving(s *group.State, c group.Command) (all []group.Member) {
 		for _, agent := range c.Removed {
 			add(agent)
 		}
-	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
+	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.EndRequest, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
 	}
 	return all
 }
@@ -238,7 +238,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 		}
 		t.PutRow(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
 		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
-		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
+		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.adminsAnd(parley.IDFromBytes[parley.AgentID](e.GetTold()))...)
 	case *group.Left:
 		leaver := leaverOf(leavers, e.GetSeat())
 		t.Enqueue(rules.AgentStream(leaver.Agent), departMessage(s.ID, leaver.Offer))
@@ -246,7 +246,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 		if leaver.Leaf && s.LeftLeaf(leaver.Agent) {
 			announceMLS(t, record.MLSRemoval, record.WithLeaf(s.State))
 		}
-		return gs.memberLeft(t, leaver.Agent)
+		return memberLeft(t, leaver.Agent)
 	case *group.Committed:
 		announceCommit(t, e, leavers)
 	case *group.Deleted:
@@ -294,7 +294,7 @@ func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 }
 
 // memberLeft records which conversation of the group is on a departing member's list.
-func (gs *Groups) memberLeft(t *groupTurn, of parley.AgentID) error {
+func memberLeft(t *groupTurn, of parley.AgentID) error {
 	row, found, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {
 		return err

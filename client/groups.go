@@ -42,6 +42,9 @@ type Groups struct {
 	// Requests returns a page of the join requests of the group in.ID, oldest first. By
 	// default these are the requests to vote on; in.Status selects others.
 	Requests Call[api.ListRequests, api.Page[api.JoinRequest]] `call:"GET /groups/{id}/requests"`
+	// EndRequest withdraws or declines a join request of the group in.ID. It is safe to
+	// repeat.
+	EndRequest Command[api.EndRequest] `call:"DELETE /groups/{id}/requests/{request_id}"`
 	// Vote votes on a join request, or changes a vote while the request is pending.
 	Vote Call[api.Vote, api.VoteResult] `call:"POST /groups/{id}/requests/{request_id}/vote"`
 }

@@ -160,6 +160,7 @@ func (s *Service) groupRoutes() []rest.Route {
 		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", group.Join),
 		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", requests.Invite),
 		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", requests.List),
+		rest.Typed(remove, "/groups/{id}/requests/{request_id}", rest.Bearer, 204, "Withdraw or decline a join request.", requests.End),
 		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", requests.Vote),
 		rest.Typed(post, "/groups/{id}/mls/commits", rest.Bearer, 201, "Commit: begin the next epoch of a group's MLS group.", mls.Commit).WithBody(parley.MLSBodyBytesMax),
 		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Bearer, 200, "Commits of a group's MLS group, by epoch.", mls.ListCommits),

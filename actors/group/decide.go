@@ -39,7 +39,7 @@ func (d *decision) decide(c Command) error {
 		if c.Repeated {
 			return ErrCommitRepeated
 		}
-	case Answer, CastVote, Change, ChangeRole, Delete, Expire, Forget, Invite, Join, Remove: // decided below
+	case Answer, CastVote, Change, ChangeRole, Delete, EndRequest, Expire, Forget, Invite, Join, Remove: // decided below
 	}
 	if !d.s.Exists() {
 		return ErrUnknown
@@ -51,7 +51,7 @@ func (d *decision) decide(c Command) error {
 		return d.forget(c)
 	case Expire:
 		return d.expire()
-	case CastVote, Change, ChangeRole, Commit, Delete, Found, Invite, Join, Remove, Send: // decided by asked
+	case CastVote, Change, ChangeRole, Commit, Delete, EndRequest, Found, Invite, Join, Remove, Send: // decided by asked
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
@@ -73,6 +73,8 @@ func (d *decision) asked(c Command) error {
 		return d.invite(c)
 	case CastVote:
 		return d.vote(c)
+	case EndRequest:
+		return endRequest(d, c)
 	case Remove:
 		return d.remove(c)
 	case ChangeRole:
@@ -199,7 +201,7 @@ func (d *decision) offer(agent parley.AgentID, org parley.OrgID, r *Request, ask
 }
 
 func (d *decision) resolve(r *Request, status Status, reason string) {
-	d.say(&Resolved{Request: r.settled(status, reason, d.now)})
+	d.say(&Resolved{Request: r.settled(status, reason, d.now), Told: requester(d, r)})
 }
 
 // cancel ends a request for another reason than time, unless it has expired already.

@@ -65,6 +65,7 @@ func Evolve(s *State, e Event) {
 		s.change(e)
 	case *Filed:
 		s.file(e.GetRequest())
+		s.filings.count(e.GetRequest())
 	case *Consented:
 		s.ballot(e.GetRequest(), func(b *ballot) { b.Consented = true })
 	case *Voted:
@@ -255,6 +256,7 @@ func (s *State) MarshalVT() ([]byte, error) {
 		Isolated: s.Isolated, VoteHours: int32(s.VoteHours), CreatedMs: s.CreatedMs, DeletedMs: s.DeletedMs,
 		LastSeat: s.LastSeat, LastOffer: s.LastOffer, Offers: s.offers, Requests: s.Requests(), LastRequestId: s.lastRequestID.Bytes(),
 		Declined: s.declined, Epoch: s.Epoch, CipherSuite: uint32(s.Suite), Leaves: s.abandoned,
+		FilingDay: s.filings.day, Filings: s.filings.stored(),
 	}
 	if !s.Conversation.Zero() {
 		p.Conversation = s.Conversation.Bytes()
@@ -307,5 +309,6 @@ func (s *State) UnmarshalVT(b []byte) error {
 		}
 	}
 	s.lastRequestID = parley.IDFromBytes[parley.JoinRequestID](p.GetLastRequestId())
+	s.filings = restoredFilings(p)
 	return nil
 }

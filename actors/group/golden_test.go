@@ -46,6 +46,7 @@ func goldenSnapshot() *group.Snapshot {
 		LastRequestId: idOf("request"), LastOffer: 9, Conversation: idOf("conversation"),
 		Declined: []*group.Declined{{Offer: 7, Reason: group.ReasonIsolation}},
 		Epoch:    300, CipherSuite: 1, Leaves: []*group.Leaf{{Seat: 6, Agent: idOf("gus")}},
+		FilingDay: 20000, Filings: []*group.Filings{{Agent: idOf("gil"), Count: 3}},
 	}
 }
 
@@ -80,9 +81,9 @@ func TestGolden(t *testing.T) {
 			&group.Offered{Offer: goldenOffer(), AtMs: at},
 			&group.Seated{Offer: 9, Seat: 8, AtMs: at},
 			&group.Withdrawn{Offer: 9, Reason: group.ReasonIsolation, AtMs: at},
-			&group.Resolved{Request: settled},
+			&group.Resolved{Request: settled, Told: idOf("ada")},
 			&group.Left{Seat: 7, How: group.Departure_kicked, By: idOf("ada"), AtMs: at},
-			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at},
+			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at, By: idOf("ada")},
 			&group.Deleted{By: idOf("ada"), AtMs: at},
 			&group.Convened{Conversation: idOf("conversation"), By: idOf("ada"), AtMs: at},
 			&group.Committed{
@@ -96,7 +97,7 @@ func TestGolden(t *testing.T) {
 // TestSnapshotIsWhole: a state restored from a snapshot gives the same snapshot, byte
 // for byte. A field that the state drops is found.
 func TestSnapshotIsWhole(t *testing.T) {
-	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined", "epoch", "cipher_suite", "leaves"} {
+	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined", "epoch", "cipher_suite", "leaves", "filing_day", "filings"} {
 		want, err := encoding.Marshal(goldenSnapshot())
 		if err != nil {
 			t.Fatal(err)

@@ -37,6 +37,8 @@ const (
 	Expired  = Status_expired
 	Accepted = Status_accepted
 	Canceled = Status_canceled
+	// TurnedDown: the invitee or nominee declined.
+	TurnedDown = Status_declined
 )
 
 // Votes. // spec: Groups
@@ -150,6 +152,18 @@ type CastVote struct {
 	SeatLimit *int
 }
 
+// EndRequest ends a live request for one of those whom it concerns: the applicant or the
+// inviter withdraws it, the invitee or nominee declines it.
+type EndRequest struct {
+	Request parley.JoinRequestID
+	By      Caller
+	// Inviter is a lookup for a caller that names no agent: the inviter is an active agent
+	// of the caller's organization.
+	Inviter bool
+	// Settled is a lookup: the request as it was settled, nil if it is live or never existed.
+	Settled *Request
+}
+
 // Answer is an agent's answer to an offered seat.
 type Answer struct {
 	Offer uint32
@@ -194,6 +208,7 @@ func (Change) command()     {}
 func (Join) command()       {}
 func (Invite) command()     {}
 func (CastVote) command()   {}
+func (EndRequest) command() {}
 func (Answer) command()     {}
 func (Remove) command()     {}
 func (Forget) command()     {}
@@ -253,10 +268,14 @@ var (
 	// ErrFull carries quota, limit, used and resets_at.
 	ErrFull = parley.Refuse(parley.Forbidden, "quota_exceeded", "The group has as many members as it may have.")
 	// ErrQueueFull carries quota, limit, used and resets_at.
-	ErrQueueFull         = parley.Refuse(parley.Forbidden, "quota_exceeded", "As many join requests are pending as may be.")
-	ErrAlreadyMember     = parley.Refuse(parley.Conflict, "already_member", "The agent is a member already.")
-	ErrAlreadyInvited    = parley.Refuse(parley.Conflict, "already_invited", "A request or an invitation of the agent is live already.")
+	ErrQueueFull      = parley.Refuse(parley.Forbidden, "quota_exceeded", "As many join requests are pending as may be.")
+	ErrAlreadyMember  = parley.Refuse(parley.Conflict, "already_member", "The agent is a member already.")
+	ErrAlreadyInvited = parley.Refuse(parley.Conflict, "already_invited", "A request or an invitation of the agent is live already.")
+	// ErrFiledOften carries quota, limit, used and resets_at.
+	ErrFiledOften        = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has filed as many join requests at this group today as it may.")
 	ErrRequestClosed     = parley.Refuse(parley.Conflict, "request_closed", "The request is not open to votes.")
+	ErrRequestSettled    = ErrRequestClosed.Saying("The request has been settled: it can no longer be withdrawn or declined.")
+	ErrNotConcerned      = parley.ErrNotOwner.Saying("Only those whom the request concerns may withdraw or decline it.")
 	ErrIsolationConflict = parley.Refuse(parley.Conflict, "isolation_conflict", "An agent of an isolated group is in no other group.")
 	ErrNameImmutable     = parley.Refuse(parley.Conflict, "name_immutable", "A group's name cannot change, because its handle is built on it.")
 	ErrIsolatedImmutable = parley.Refuse(parley.Conflict, "isolated_immutable", "Whether a group is isolated is settled when it is created.")

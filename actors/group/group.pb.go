@@ -137,6 +137,8 @@ const (
 	Status_expired   Status = 5
 	Status_accepted  Status = 6
 	Status_canceled  Status = 7
+	// The invitee or nominee declined.
+	Status_declined Status = 8
 )
 
 // Enum value maps for Status.
@@ -150,6 +152,7 @@ var (
 		5: "expired",
 		6: "accepted",
 		7: "canceled",
+		8: "declined",
 	}
 	Status_value = map[string]int32{
 		"no_status": 0,
@@ -160,6 +163,7 @@ var (
 		"expired":   5,
 		"accepted":  6,
 		"canceled":  7,
+		"declined":  8,
 	}
 )
 
@@ -823,6 +827,59 @@ func (x *Ballot) GetVotes() []*Vote {
 	return nil
 }
 
+// Filings is how many applications an agent has filed on one day.
+type Filings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         []byte                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Filings) Reset() {
+	*x = Filings{}
+	mi := &file_actors_group_group_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Filings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Filings) ProtoMessage() {}
+
+func (x *Filings) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_group_group_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Filings.ProtoReflect.Descriptor instead.
+func (*Filings) Descriptor() ([]byte, []int) {
+	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Filings) GetAgent() []byte {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Filings) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Snapshot is a group as stored: everything that is folded from its events.
 type Snapshot struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -855,14 +912,18 @@ type Snapshot struct {
 	// The cipher suite of the MLS group.
 	CipherSuite uint32 `protobuf:"varint,21,opt,name=cipher_suite,json=cipherSuite,proto3" json:"cipher_suite,omitempty"`
 	// In the order in which the members left.
-	Leaves        []*Leaf `protobuf:"bytes,22,rep,name=leaves,proto3" json:"leaves,omitempty"`
+	Leaves []*Leaf `protobuf:"bytes,22,rep,name=leaves,proto3" json:"leaves,omitempty"`
+	// Applications filed on the day of the last one, a number of days since 1970.
+	FilingDay int64 `protobuf:"varint,23,opt,name=filing_day,json=filingDay,proto3" json:"filing_day,omitempty"`
+	// In the order of the agents' ids.
+	Filings       []*Filings `protobuf:"bytes,24,rep,name=filings,proto3" json:"filings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +935,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +948,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Snapshot) GetId() []byte {
@@ -1044,6 +1105,20 @@ func (x *Snapshot) GetLeaves() []*Leaf {
 	return nil
 }
 
+func (x *Snapshot) GetFilingDay() int64 {
+	if x != nil {
+		return x.FilingDay
+	}
+	return 0
+}
+
+func (x *Snapshot) GetFilings() []*Filings {
+	if x != nil {
+		return x.Filings
+	}
+	return nil
+}
+
 // Founded: the group exists. Its founder has no seat yet.
 type Founded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1062,7 +1137,7 @@ type Founded struct {
 
 func (x *Founded) Reset() {
 	*x = Founded{}
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1149,7 @@ func (x *Founded) String() string {
 func (*Founded) ProtoMessage() {}
 
 func (x *Founded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1162,7 @@ func (x *Founded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founded.ProtoReflect.Descriptor instead.
 func (*Founded) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Founded) GetId() []byte {
@@ -1167,7 +1242,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1254,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1267,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Changed) GetDescription() string {
@@ -1240,7 +1315,7 @@ type Filed struct {
 
 func (x *Filed) Reset() {
 	*x = Filed{}
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1327,7 @@ func (x *Filed) String() string {
 func (*Filed) ProtoMessage() {}
 
 func (x *Filed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1340,7 @@ func (x *Filed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filed.ProtoReflect.Descriptor instead.
 func (*Filed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Filed) GetRequest() *Request {
@@ -1286,7 +1361,7 @@ type Consented struct {
 
 func (x *Consented) Reset() {
 	*x = Consented{}
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1373,7 @@ func (x *Consented) String() string {
 func (*Consented) ProtoMessage() {}
 
 func (x *Consented) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1386,7 @@ func (x *Consented) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consented.ProtoReflect.Descriptor instead.
 func (*Consented) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Consented) GetRequest() []byte {
@@ -1341,7 +1416,7 @@ type Voted struct {
 
 func (x *Voted) Reset() {
 	*x = Voted{}
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1428,7 @@ func (x *Voted) String() string {
 func (*Voted) ProtoMessage() {}
 
 func (x *Voted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1441,7 @@ func (x *Voted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Voted.ProtoReflect.Descriptor instead.
 func (*Voted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Voted) GetRequest() []byte {
@@ -1410,7 +1485,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1497,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1510,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Carried) GetRequest() []byte {
@@ -1470,7 +1545,7 @@ type Offered struct {
 
 func (x *Offered) Reset() {
 	*x = Offered{}
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1557,7 @@ func (x *Offered) String() string {
 func (*Offered) ProtoMessage() {}
 
 func (x *Offered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1570,7 @@ func (x *Offered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offered.ProtoReflect.Descriptor instead.
 func (*Offered) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Offered) GetOffer() *Offer {
@@ -1524,7 +1599,7 @@ type Seated struct {
 
 func (x *Seated) Reset() {
 	*x = Seated{}
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1611,7 @@ func (x *Seated) String() string {
 func (*Seated) ProtoMessage() {}
 
 func (x *Seated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1624,7 @@ func (x *Seated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seated.ProtoReflect.Descriptor instead.
 func (*Seated) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Seated) GetOffer() uint32 {
@@ -1585,7 +1660,7 @@ type Withdrawn struct {
 
 func (x *Withdrawn) Reset() {
 	*x = Withdrawn{}
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1672,7 @@ func (x *Withdrawn) String() string {
 func (*Withdrawn) ProtoMessage() {}
 
 func (x *Withdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1685,7 @@ func (x *Withdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawn.ProtoReflect.Descriptor instead.
 func (*Withdrawn) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Withdrawn) GetOffer() uint32 {
@@ -1637,15 +1712,17 @@ func (x *Withdrawn) GetAtMs() int64 {
 // Resolved: a request was settled. It is given as it was settled: the group
 // itself forgets it.
 type Resolved struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Request       *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Request *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	// The member that made the request and is told of its end; empty if there is none.
+	Told          []byte `protobuf:"bytes,2,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Resolved) Reset() {
 	*x = Resolved{}
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1734,7 @@ func (x *Resolved) String() string {
 func (*Resolved) ProtoMessage() {}
 
 func (x *Resolved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,12 +1747,19 @@ func (x *Resolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
 func (*Resolved) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Resolved) GetRequest() *Request {
 	if x != nil {
 		return x.Request
+	}
+	return nil
+}
+
+func (x *Resolved) GetTold() []byte {
+	if x != nil {
+		return x.Told
 	}
 	return nil
 }
@@ -1694,7 +1778,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1790,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1803,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Left) GetSeat() uint32 {
@@ -1752,17 +1836,20 @@ func (x *Left) GetAtMs() int64 {
 
 // RoleChanged: a member has another role.
 type RoleChanged struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seat          uint32                 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
-	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=parley.v1.group.Role" json:"role,omitempty"`
-	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seat  uint32                 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
+	Role  Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=parley.v1.group.Role" json:"role,omitempty"`
+	AtMs  int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The agent of the owner that made the member admin of a group without an admin of the
+	// owner's; empty for others.
+	By            []byte `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleChanged) Reset() {
 	*x = RoleChanged{}
-	mi := &file_actors_group_group_proto_msgTypes[19]
+	mi := &file_actors_group_group_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1861,7 @@ func (x *RoleChanged) String() string {
 func (*RoleChanged) ProtoMessage() {}
 
 func (x *RoleChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[19]
+	mi := &file_actors_group_group_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1874,7 @@ func (x *RoleChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleChanged.ProtoReflect.Descriptor instead.
 func (*RoleChanged) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{19}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RoleChanged) GetSeat() uint32 {
@@ -1811,10 +1898,17 @@ func (x *RoleChanged) GetAtMs() int64 {
 	return 0
 }
 
+func (x *RoleChanged) GetBy() []byte {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
 // Deleted: the group is over.
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The admin that deleted it; empty where nobody was left.
+	// The agent that deleted it; empty where nobody was left, or where the owner named none.
 	By            []byte `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	AtMs          int64  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1823,7 +1917,7 @@ type Deleted struct {
 
 func (x *Deleted) Reset() {
 	*x = Deleted{}
-	mi := &file_actors_group_group_proto_msgTypes[20]
+	mi := &file_actors_group_group_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1929,7 @@ func (x *Deleted) String() string {
 func (*Deleted) ProtoMessage() {}
 
 func (x *Deleted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[20]
+	mi := &file_actors_group_group_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1942,7 @@ func (x *Deleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deleted.ProtoReflect.Descriptor instead.
 func (*Deleted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{20}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Deleted) GetBy() []byte {
@@ -1878,7 +1972,7 @@ type Convened struct {
 
 func (x *Convened) Reset() {
 	*x = Convened{}
-	mi := &file_actors_group_group_proto_msgTypes[21]
+	mi := &file_actors_group_group_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +1984,7 @@ func (x *Convened) String() string {
 func (*Convened) ProtoMessage() {}
 
 func (x *Convened) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[21]
+	mi := &file_actors_group_group_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +1997,7 @@ func (x *Convened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Convened.ProtoReflect.Descriptor instead.
 func (*Convened) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{21}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Convened) GetConversation() []byte {
@@ -1952,7 +2046,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_actors_group_group_proto_msgTypes[22]
+	mi := &file_actors_group_group_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2058,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[22]
+	mi := &file_actors_group_group_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2071,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{22}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Committed) GetEpoch() uint64 {
@@ -2099,7 +2193,10 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\aapprove\x18\x02 \x01(\bR\aapprove\"O\n" +
 	"\x06Ballot\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12+\n" +
-	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"\x91\x06\n" +
+	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"5\n" +
+	"\aFilings\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\fR\x05agent\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\xe4\x06\n" +
 	"\bSnapshot\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -2127,7 +2224,10 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\bdeclined\x18\x13 \x03(\v2\x19.parley.v1.group.DeclinedR\bdeclined\x12\x14\n" +
 	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\x12!\n" +
 	"\fcipher_suite\x18\x15 \x01(\rR\vcipherSuite\x12-\n" +
-	"\x06leaves\x18\x16 \x03(\v2\x15.parley.v1.group.LeafR\x06leaves\"\xfa\x01\n" +
+	"\x06leaves\x18\x16 \x03(\v2\x15.parley.v1.group.LeafR\x06leaves\x12\x1d\n" +
+	"\n" +
+	"filing_day\x18\x17 \x01(\x03R\tfilingDay\x122\n" +
+	"\afilings\x18\x18 \x03(\v2\x18.parley.v1.group.FilingsR\afilings\"\xfa\x01\n" +
 	"\aFounded\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -2175,18 +2275,20 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\tWithdrawn\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\rR\x05offer\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\">\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"R\n" +
 	"\bResolved\x122\n" +
-	"\arequest\x18\x01 \x01(\v2\x18.parley.v1.group.RequestR\arequest\"m\n" +
+	"\arequest\x18\x01 \x01(\v2\x18.parley.v1.group.RequestR\arequest\x12\x12\n" +
+	"\x04told\x18\x02 \x01(\fR\x04told\"m\n" +
 	"\x04Left\x12\x12\n" +
 	"\x04seat\x18\x01 \x01(\rR\x04seat\x12,\n" +
 	"\x03how\x18\x02 \x01(\x0e2\x1a.parley.v1.group.DepartureR\x03how\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\fR\x02by\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"a\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"q\n" +
 	"\vRoleChanged\x12\x12\n" +
 	"\x04seat\x18\x01 \x01(\rR\x04seat\x12)\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x15.parley.v1.group.RoleR\x04role\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\".\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\fR\x02by\".\n" +
 	"\aDeleted\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\fR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"S\n" +
@@ -2216,7 +2318,7 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\ano_role\x10\x00\x12\t\n" +
 	"\x05admin\x10\x01\x12\n" +
 	"\n" +
-	"\x06member\x10\x02*t\n" +
+	"\x06member\x10\x02*\x82\x01\n" +
 	"\x06Status\x12\r\n" +
 	"\tno_status\x10\x00\x12\v\n" +
 	"\apending\x10\x01\x12\v\n" +
@@ -2226,7 +2328,8 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\x06denied\x10\x04\x12\v\n" +
 	"\aexpired\x10\x05\x12\f\n" +
 	"\baccepted\x10\x06\x12\f\n" +
-	"\bcanceled\x10\a*@\n" +
+	"\bcanceled\x10\a\x12\f\n" +
+	"\bdeclined\x10\b*@\n" +
 	"\tDeparture\x12\x10\n" +
 	"\fno_departure\x10\x00\x12\b\n" +
 	"\x04left\x10\x01\x12\n" +
@@ -2247,7 +2350,7 @@ func file_actors_group_group_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_group_group_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_actors_group_group_proto_goTypes = []any{
 	(Policy)(0),         // 0: parley.v1.group.Policy
 	(Role)(0),           // 1: parley.v1.group.Role
@@ -2260,22 +2363,23 @@ var file_actors_group_group_proto_goTypes = []any{
 	(*Declined)(nil),    // 8: parley.v1.group.Declined
 	(*Vote)(nil),        // 9: parley.v1.group.Vote
 	(*Ballot)(nil),      // 10: parley.v1.group.Ballot
-	(*Snapshot)(nil),    // 11: parley.v1.group.Snapshot
-	(*Founded)(nil),     // 12: parley.v1.group.Founded
-	(*Changed)(nil),     // 13: parley.v1.group.Changed
-	(*Filed)(nil),       // 14: parley.v1.group.Filed
-	(*Consented)(nil),   // 15: parley.v1.group.Consented
-	(*Voted)(nil),       // 16: parley.v1.group.Voted
-	(*Carried)(nil),     // 17: parley.v1.group.Carried
-	(*Offered)(nil),     // 18: parley.v1.group.Offered
-	(*Seated)(nil),      // 19: parley.v1.group.Seated
-	(*Withdrawn)(nil),   // 20: parley.v1.group.Withdrawn
-	(*Resolved)(nil),    // 21: parley.v1.group.Resolved
-	(*Left)(nil),        // 22: parley.v1.group.Left
-	(*RoleChanged)(nil), // 23: parley.v1.group.RoleChanged
-	(*Deleted)(nil),     // 24: parley.v1.group.Deleted
-	(*Convened)(nil),    // 25: parley.v1.group.Convened
-	(*Committed)(nil),   // 26: parley.v1.group.Committed
+	(*Filings)(nil),     // 11: parley.v1.group.Filings
+	(*Snapshot)(nil),    // 12: parley.v1.group.Snapshot
+	(*Founded)(nil),     // 13: parley.v1.group.Founded
+	(*Changed)(nil),     // 14: parley.v1.group.Changed
+	(*Filed)(nil),       // 15: parley.v1.group.Filed
+	(*Consented)(nil),   // 16: parley.v1.group.Consented
+	(*Voted)(nil),       // 17: parley.v1.group.Voted
+	(*Carried)(nil),     // 18: parley.v1.group.Carried
+	(*Offered)(nil),     // 19: parley.v1.group.Offered
+	(*Seated)(nil),      // 20: parley.v1.group.Seated
+	(*Withdrawn)(nil),   // 21: parley.v1.group.Withdrawn
+	(*Resolved)(nil),    // 22: parley.v1.group.Resolved
+	(*Left)(nil),        // 23: parley.v1.group.Left
+	(*RoleChanged)(nil), // 24: parley.v1.group.RoleChanged
+	(*Deleted)(nil),     // 25: parley.v1.group.Deleted
+	(*Convened)(nil),    // 26: parley.v1.group.Convened
+	(*Committed)(nil),   // 27: parley.v1.group.Committed
 }
 var file_actors_group_group_proto_depIdxs = []int32{
 	2,  // 0: parley.v1.group.Request.status:type_name -> parley.v1.group.Status
@@ -2290,18 +2394,19 @@ var file_actors_group_group_proto_depIdxs = []int32{
 	10, // 9: parley.v1.group.Snapshot.ballots:type_name -> parley.v1.group.Ballot
 	8,  // 10: parley.v1.group.Snapshot.declined:type_name -> parley.v1.group.Declined
 	6,  // 11: parley.v1.group.Snapshot.leaves:type_name -> parley.v1.group.Leaf
-	0,  // 12: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
-	0,  // 13: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
-	4,  // 14: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
-	7,  // 15: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
-	4,  // 16: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
-	3,  // 17: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
-	1,  // 18: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	11, // 12: parley.v1.group.Snapshot.filings:type_name -> parley.v1.group.Filings
+	0,  // 13: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
+	0,  // 14: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
+	4,  // 15: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
+	7,  // 16: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
+	4,  // 17: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
+	3,  // 18: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
+	1,  // 19: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_actors_group_group_proto_init() }
@@ -2309,14 +2414,14 @@ func file_actors_group_group_proto_init() {
 	if File_actors_group_group_proto != nil {
 		return
 	}
-	file_actors_group_group_proto_msgTypes[9].OneofWrappers = []any{}
+	file_actors_group_group_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_group_group_proto_rawDesc), len(file_actors_group_group_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

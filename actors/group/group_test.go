@@ -45,7 +45,7 @@ func caller(text string) group.Caller {
 }
 
 func TestStories(t *testing.T) {
-	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings", "broadcasts", "mls"} {
+	for _, file := range []string{"enrollment", "votes", "seats", "departures", "withdrawals", "settings", "broadcasts", "mls"} {
 		t.Run(file, func(t *testing.T) { actorstest.Tell(t, "testdata/"+file, rules, parse, show) })
 	}
 }
@@ -73,6 +73,8 @@ func parse(l *actorstest.Line, life *life) group.Command {
 		return group.CastVote{
 			Request: request(l.Text("on")), By: caller(l.Text("by")), Approve: !l.Has("no"), Settled: l.Has("settled"),
 		}
+	case "end":
+		return endRequest(l, life)
 	case "enter":
 		return answer(life, l.Text("agent"), "")
 	case "shy":
@@ -131,6 +133,17 @@ func parseCommit(l *actorstest.Line, life *life) group.Commit {
 	}
 	if len(c.Added) > 0 && !c.External {
 		c.Welcome = []byte("welcome")
+	}
+	return c
+}
+
+// endRequest returns the end of a request with the lookup of how it was settled.
+func endRequest(l *actorstest.Line, life *life) group.EndRequest {
+	c := group.EndRequest{Request: request(l.Text("on")), By: caller(l.Text("by")), Inviter: l.Has("inviter")}
+	for _, e := range life.History {
+		if r, ok := e.(*group.Resolved); ok && r.GetRequest().RequestID() == c.Request && life.State.Request(c.Request) == nil {
+			c.Settled = r.GetRequest()
+		}
 	}
 	return c
 }

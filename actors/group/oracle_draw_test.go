@@ -16,8 +16,8 @@ import (
 
 var (
 	wishes = rapid.SampledFrom(strings.Fields(`vote vote vote vote vote vote vote vote join join join join join invite invite invite
-		answer answer answer remove remove remove change change forget role role expire delete found send send commit`))
-	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send commit"))
+		answer answer answer remove remove remove change change forget role role expire delete found send send commit end end`))
+	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send commit end"))
 	anybody   = rapid.SampledFrom(agentNames)
 	policyOf  = rapid.SampledFrom([]group.Policy{group.Majority, group.Unanimity, group.Majority, group.Closed, group.Open})
 	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club", sealedGroup, sealedGroup})
@@ -61,6 +61,8 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		}
 	case "vote":
 		return wishToVote(t, o)
+	case "end":
+		return wishToEnd(t, o)
 	case "send":
 		return o.wishToBroadcast(t)
 	case "commit":
@@ -315,6 +317,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 		"ErrNotMember": group.ErrNotMember, "ErrNotAdmin": group.ErrNotAdmin, "ErrInvitationRequired": group.ErrInvitationRequired,
 		"ErrNotInElectorate": group.ErrNotInElectorate, "ErrElectorateEmpty": group.ErrElectorateEmpty, "ErrFull": group.ErrFull, "ErrQueueFull": group.ErrQueueFull,
 		"ErrAlreadyMember": group.ErrAlreadyMember, "ErrAlreadyInvited": group.ErrAlreadyInvited, "ErrRequestClosed": group.ErrRequestClosed,
+		"ErrFiledOften": group.ErrFiledOften, "ErrRequestSettled": group.ErrRequestSettled, "ErrNotConcerned": group.ErrNotConcerned,
 		"ErrIsolationConflict": group.ErrIsolationConflict, "ErrNameImmutable": group.ErrNameImmutable,
 		"ErrIsolatedImmutable": group.ErrIsolatedImmutable, "ErrLastAdmin": group.ErrLastAdmin, "ErrAgentRequired": group.ErrAgentRequired,
 		"ErrCommitRepeated": group.ErrCommitRepeated, "ErrEpochConflict": group.ErrEpochConflict, "ErrMLSPending": group.ErrMLSPending,
@@ -406,6 +409,18 @@ const caseList = `
 	Delete: no admin
 	Delete: no group
 	Delete: over
+	EndRequest: approved
+	EndRequest: being seated
+	EndRequest: declined
+	EndRequest: ended before
+	EndRequest: hidden
+	EndRequest: late
+	EndRequest: no group
+	EndRequest: no request
+	EndRequest: not concerned
+	EndRequest: over
+	EndRequest: settled
+	EndRequest: withdrawn
 	Expire: expired
 	Expire: no group
 	Expire: none is late
@@ -439,6 +454,7 @@ const caseList = `
 	Join: confined
 	Join: consented
 	Join: filed
+	Join: filed often
 	Join: followed
 	Join: full
 	Join: no group

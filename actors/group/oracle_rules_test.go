@@ -79,6 +79,9 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	case p == nil && policy == "open":
 		because = "open"
 	case p == nil:
+		if often := o.filedOften(c.Agent, now); often != "" {
+			return refused("filed often", often)
+		}
 		if many := o.tooMany(c.Queue, c.Org, now); many != "" {
 			return refused("too many", many)
 		}

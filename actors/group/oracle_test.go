@@ -414,6 +414,8 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 		return o.invite(c, now)
 	case group.CastVote:
 		return o.vote(c, now)
+	case group.EndRequest:
+		return o.endRequest(c, now)
 	case group.Remove:
 		return o.remove(c, now)
 	case group.ChangeRole:

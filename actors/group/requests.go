@@ -50,6 +50,9 @@ func (d *decision) apply(c Join) error {
 	if d.s.Policy == Open {
 		return d.admit(c, nil)
 	}
+	if err := d.s.filings.check(c.Agent, d.now); err != nil {
+		return err
+	}
 	if err := d.queue(c.Queue, c.Org); err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ type State struct {
 	// those of them that were filed by join, by the applicant's organization.
 	pending      int
 	applications map[parley.OrgID]int
+	filings      filings
 	admins       int
 	// leaves is the number of members that have a leaf in the MLS group.
 	leaves int

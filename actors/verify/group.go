@@ -38,6 +38,8 @@ type groupReplay struct {
 type headline struct {
 	about parley.AgentID
 	note  []byte
+	// also is a member that is told besides the admins, zero for none.
+	also parley.AgentID
 }
 
 func replayGroup(r *replay) {
@@ -51,7 +53,7 @@ func replayGroup(r *replay) {
 
 // judge checks an event, and expects what must follow from it.
 func (g *groupReplay) judge(seq uint64, e group.Event) {
-	if _, risen := e.(*group.RoleChanged); !risen {
+	if risen, ok := e.(*group.RoleChanged); !ok || len(risen.GetBy()) > 0 {
 		g.notify() // the last admin has no successor
 	}
 	why := g.unlawful(e)
@@ -75,6 +77,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		g.failed(err)
 		g.expect(requestRows, g.id[:], r.GetId(), data)
 		g.news(r.AgentID(), record.RequestResolved, r.GetId())
+		g.pendingNews[len(g.pendingNews)-1].also = parley.IDFromBytes[parley.AgentID](e.GetTold())
 	case *group.Left:
 		if m := sitting(g.state, e.GetSeat()); m != nil {
 			g.listed[m.Agent] = g.state.Conversation
@@ -152,13 +155,16 @@ func (g *groupReplay) seated(e *group.Seated) {
 }
 
 func (g *groupReplay) news(about parley.AgentID, kind byte, request []byte) {
-	g.pendingNews = append(g.pendingNews, headline{about, append([]byte{kind}, request...)})
+	g.pendingNews = append(g.pendingNews, headline{about: about, note: append([]byte{kind}, request...)})
 }
 
 // notify expects the pending events in the feeds of all agents concerned.
 func (g *groupReplay) notify() {
 	for _, h := range g.pendingNews {
 		g.expect(groupNews, h.about[:], g.id[:], h.note)
+		if m, member := g.state.Member(h.also); member && m.Role != group.Admin && m.Agent != h.about {
+			g.expect(groupNews, h.also[:], g.id[:], h.note)
+		}
 		for _, a := range record.Admins(g.state) {
 			if a.Agent != h.about {
 				g.expect(groupNews, a.Agent[:], g.id[:], h.note)

@@ -208,7 +208,7 @@ type JoinRequest struct {
 	GroupName   *string              `json:"group_name"`
 	// AgentID is the applicant, nominee or invitee.
 	AgentID parley.AgentID `json:"agent_id"`
-	Status  string         `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
+	Status  string         `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled,declined"`
 	// Message is the text given with the request.
 	Message *string `json:"message"`
 	// InvitedBy is the member that nominated or invited; null for an application.
@@ -277,11 +277,24 @@ type Vote struct {
 type VoteResult struct {
 	RequestID parley.JoinRequestID `json:"request_id"`
 	// Status is the status of the request after the vote.
-	Status   string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
+	Status   string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled,declined"`
 	YourVote string `json:"your_vote" enum:"approve,deny"`
 	// MLSSeated: the vote gave the agent a leaf in the group's MLS group. It never does: a
 	// commit that follows gives it.
 	MLSSeated bool `json:"mls_seated"`
+}
+
+// EndRequest withdraws or declines a join request before it is settled: DELETE
+// /groups/{id}/requests/{request_id}. The applicant withdraws its application, a nominator
+// its nomination while it is pending, and the inviter or an admin an invitation; the request
+// ends as canceled. The invitee or nominee declines; it ends as declined. A repeat changes
+// nothing.
+type EndRequest struct {
+	ID        parley.GroupID       `json:"-" path:"id" required:"true"`
+	RequestID parley.JoinRequestID `json:"-" path:"request_id" required:"true"`
+	// ActingAgent defaults to that of the organization's agents that the request is about,
+	// else to the one that made it, else to the organization's first admin.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
 // FindGroups searches public groups: GET /directory/groups. The answer is a Page

@@ -201,3 +201,16 @@ func (s Requests) Vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	}
 	return api.VoteResult{RequestID: in.RequestID, Status: voted.Request.GetStatus().String(), YourVote: voted.Vote}, nil
 }
+
+// End withdraws or declines a request. The group's rules judge the caller, because neither
+// applicants nor invitees need be able to see the group.
+func (s Requests) End(c *rest.Call, in *api.EndRequest) (rest.NoContent, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
+	if err == nil {
+		_, err = s.Access.View(c, in.ID, group.Stranger)
+	}
+	if err == nil {
+		err = s.Node.Groups.EndRequest(c.Context(), in.ID, group.EndRequest{Request: in.RequestID, By: by})
+	}
+	return rest.NoContent{}, err
+}

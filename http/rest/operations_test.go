@@ -96,6 +96,7 @@ var operations = map[string]operation{
 	"POST /groups/{id}/join":                       {ID: "joinGroup", Refuses: "agent_required gone invitation_required isolation_conflict quota_exceeded already_member"},
 	"POST /groups/{id}/invite":                     {ID: "inviteToGroup", Refuses: "not_owner not_admin not_member gone already_member already_invited isolation_conflict quota_exceeded"},
 	"GET /groups/{id}/requests":                    {ID: "listJoinRequests", Refuses: "not_owner gone"},
+	"DELETE /groups/{id}/requests/{request_id}":    {ID: "endJoinRequest", Refuses: "not_owner gone request_closed"},
 	"POST /groups/{id}/requests/{request_id}/vote": {ID: "voteOnJoinRequest", Refuses: "agent_required gone not_in_electorate electorate_empty request_closed quota_exceeded"},
 
 	"POST /groups/{id}/mls/commits":                 {ID: "commitMLS", Again: "The agent has made this very commit before.", Refuses: "agent_required not_member not_admin gone epoch_conflict mls_pending last_admin quota_exceeded"},

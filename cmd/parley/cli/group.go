@@ -24,6 +24,8 @@ type GroupCmd struct {
 	Join     groupJoinCmd     `cmd:"" help:"Join an open group, ask to join, or accept an invitation or nomination."`
 	Requests groupRequestsCmd `cmd:"" help:"List a group's join requests and their votes."`
 	Vote     groupVoteCmd     `cmd:"" help:"Vote on a join request."`
+	Withdraw groupWithdrawCmd `cmd:"" help:"Withdraw an application, a nomination or an invitation."`
+	Decline  groupDeclineCmd  `cmd:"" help:"Decline an invitation or nomination."`
 	Role     groupRoleCmd     `cmd:"" help:"Promote or demote a member."`
 	Leave    groupLeaveCmd    `cmd:"" help:"Leave a group and drop its keys."`
 	Kick     groupKickCmd     `cmd:"" help:"Remove a member from a group."`

@@ -85,12 +85,12 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams, from *c
 	if err != nil {
 		return err
 	}
-	return program.Rows(std, found, []string{"GROUP", "STATUS", "AGENT", "INVITED BY", "MESSAGE", "GROUP ID"}, func(r api.JoinRequest) []string {
+	return program.Rows(std, found, []string{"GROUP", "STATUS", "AGENT", "INVITED BY", "MESSAGE", "GROUP ID", "REQUEST"}, func(r api.JoinRequest) []string {
 		by := "-"
 		if r.InvitedBy != nil {
 			by = names.of(*r.InvitedBy)
 		}
-		return []string{program.Text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()}
+		return []string{program.Text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String(), r.ID.String()}
 	})
 }
 
@@ -147,6 +147,32 @@ func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams, group *nam
 		return err
 	}
 	return std.Show(result, "voted %s; the request is %s", result.YourVote, result.Status)
+}
+
+type groupWithdrawCmd struct{ endRequestFlags }
+
+func (c *groupWithdrawCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	return c.end(ctx, std, group, "withdrawn")
+}
+
+type groupDeclineCmd struct{ endRequestFlags }
+
+func (c *groupDeclineCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	return c.end(ctx, std, group, "declined")
+}
+
+// endRequestFlags name a request to be ended. Whether that withdraws or declines it follows
+// from who acts.
+type endRequestFlags struct {
+	memberFlags
+	Request parley.JoinRequestID `arg:"" help:"Id of the request."`
+}
+
+func (c *endRequestFlags) end(ctx context.Context, std *program.Streams, group *namedGroup, done string) error {
+	if err := group.Groups.EndRequest(ctx, api.EndRequest{ID: group.id, RequestID: c.Request, ActingAgent: c.Agent}); err != nil {
+		return err
+	}
+	return std.Show(map[string]any{"request_id": c.Request, done: true}, "%s request %s", done, c.Request)
 }
 
 // standing describes the status of a join request.

@@ -36,6 +36,10 @@ func init() {
 		"DELETE /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
 			return accessAsk{c.group().Path("/members/" + c.bob.ID), nil}
 		},
+		"DELETE /groups/{id}/requests/{request_id}": func(c *accessScene) accessAsk {
+			r := c.group()
+			return accessAsk{r.Path("/requests/" + r.Invited(c.alice, c.newRecipient(), "invited")), nil}
+		},
 		"POST /groups/{id}/requests/{request_id}/vote": func(c *accessScene) accessAsk {
 			r := c.group()
 			r.Patch(obj{"enrollment_policy": "majority"}).Want(200)

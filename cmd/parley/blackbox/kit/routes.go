@@ -67,6 +67,7 @@ var OwnRoutes = []Route{
 	{"POST", "/groups/{id}/join"},
 	{"POST", "/groups/{id}/invite"},
 	{"GET", "/groups/{id}/requests"},
+	{"DELETE", "/groups/{id}/requests/{request_id}"},
 	{"POST", "/groups/{id}/requests/{request_id}/vote"},
 	{"POST", "/groups/{id}/mls/commits"},
 	{"GET", "/groups/{id}/mls/commits"},
