@@ -106,9 +106,6 @@ func (f *filings) check(agent parley.AgentID, now time.Time) error {
 
 // count counts an application. Counts of earlier days are dropped.
 func (f *filings) count(r *Request) {
-	if r.Nomination() {
-		return
-	}
 	if on := dayOf(r.GetCreatedMs()); on > f.day || f.of == nil {
 		f.day, f.of = max(on, f.day), map[parley.AgentID]int{}
 	}

@@ -65,7 +65,9 @@ func Evolve(s *State, e Event) {
 		s.change(e)
 	case *Filed:
 		s.file(e.GetRequest())
-		s.filings.count(e.GetRequest())
+		if e.GetCounted() {
+			s.filings.count(e.GetRequest())
+		}
 	case *Consented:
 		s.ballot(e.GetRequest(), func(b *ballot) { b.Consented = true })
 	case *Voted:

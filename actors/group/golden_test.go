@@ -74,7 +74,7 @@ func TestGolden(t *testing.T) {
 				Public: true, Isolated: true, VoteHours: 72, AtMs: at,
 			},
 			&group.Changed{Description: proto.String(""), Policy: &policy, Public: proto.Bool(false), VoteHours: &hours, AtMs: at},
-			&group.Filed{Request: goldenRequest()},
+			&group.Filed{Request: goldenRequest(), Counted: true},
 			&group.Consented{Request: request, AtMs: at},
 			&group.Voted{Request: request, Seat: 7, Approve: true, AtMs: at},
 			&group.Carried{Request: request, ExpiresMs: at + 2, AtMs: at},

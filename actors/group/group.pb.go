@@ -1307,8 +1307,11 @@ func (x *Changed) GetAtMs() int64 {
 
 // Filed: a join request is live.
 type Filed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Request       *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Request *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	// It is one of the applications that are counted by day. Events without this were stored
+	// before there was a limit.
+	Counted       bool `protobuf:"varint,2,opt,name=counted,proto3" json:"counted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1348,6 +1351,13 @@ func (x *Filed) GetRequest() *Request {
 		return x.Request
 	}
 	return nil
+}
+
+func (x *Filed) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
 }
 
 // Consented: the nominee wants the seat.
@@ -2249,9 +2259,10 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\f_descriptionB\t\n" +
 	"\a_policyB\t\n" +
 	"\a_publicB\r\n" +
-	"\v_vote_hours\";\n" +
+	"\v_vote_hours\"U\n" +
 	"\x05Filed\x122\n" +
-	"\arequest\x18\x01 \x01(\v2\x18.parley.v1.group.RequestR\arequest\":\n" +
+	"\arequest\x18\x01 \x01(\v2\x18.parley.v1.group.RequestR\arequest\x12\x18\n" +
+	"\acounted\x18\x02 \x01(\bR\acounted\":\n" +
 	"\tConsented\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"d\n" +

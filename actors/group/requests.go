@@ -106,7 +106,7 @@ func (d *decision) file(r *Request) {
 		r.Mark, r.Total, r.Electorate = d.s.LastSeat, int32(len(d.s.members)), int32(len(d.s.members))
 	}
 	r.CreatedMs, r.ExpiresMs = d.at(), d.now.Add(life).UnixMilli()
-	d.say(&Filed{Request: r})
+	d.say(&Filed{Request: r, Counted: !r.Nomination()})
 }
 
 // MessageFrom returns the message of an invitation to a group. Members of an isolated group

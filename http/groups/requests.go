@@ -206,8 +206,12 @@ func (s Requests) Vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 // applicants nor invitees need be able to see the group.
 func (s Requests) End(c *rest.Call, in *api.EndRequest) (rest.NoContent, error) {
 	by, err := s.Access.Caller(c, in.ActingAgent)
+	if err != nil {
+		return rest.NoContent{}, err
+	}
+	g, err := s.Access.ViewWith(c, in.ID, group.GetView{Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Access: true})
 	if err == nil {
-		_, err = s.Access.View(c, in.ID, group.Stranger)
+		err = s.Access.Secret(c, g, by.Agent)
 	}
 	if err == nil {
 		err = s.Node.Groups.EndRequest(c.Context(), in.ID, group.EndRequest{Request: in.RequestID, By: by})
