@@ -116,9 +116,11 @@ type core struct {
 	show     view.Site
 	agents   *access.Agents
 	groups   *access.Groups
-	began    time.Time // with a monotonic clock's reading
-	started  int64     // the same as a Unix time
-	rates    rates
+	// Resolve returns the id of the agent or the group with a handle, for httpserver.Options.
+	Resolve func(*rest.Call, parley.Handle) (parley.AnyID, error)
+	began   time.Time // with a monotonic clock's reading
+	started int64     // the same as a Unix time
+	rates   rates
 	// tries counts wrong solutions of a challenge, so that no client can make the server check
 	// any number of them. A restart forgets them.
 	tries *limit.Window
@@ -157,6 +159,7 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.agents = access.NewAgents(o.Node, s.show)
 	s.groups = access.NewGroups(o.Node, s.agents, o.Quotas)
+	s.Resolve = s.groups.Resolve
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = limit.NewWindow(parley.ChallengeTriesMax, parley.ChallengeLifetime+time.Minute, o.Clock)
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
@@ -224,11 +227,6 @@ func (s *Service) Close() {
 	s.streams.Close()
 	s.exports.BreakOff(parley.OrgID{})
 	s.bridge.Close()
-}
-
-// Resolve returns the id of the agent or the group with a handle, for httpserver.Options.
-func (s *Service) Resolve(c *rest.Call, h parley.Handle) (parley.AnyID, error) {
-	return s.groups.Resolve(c, h)
 }
 
 // forget ends the streams and the export of an organization that was erased, and drops

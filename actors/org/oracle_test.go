@@ -33,12 +33,8 @@ type record struct {
 	// confirmed is the time at which the mailed token was returned, granted the time of
 	// the operator's last decision about the tier; 0 for never.
 	confirmed, granted int64
-	// suspended is the time of the suspension, 0 for none.
-	suspended int64
-	// held is the time of the hold, 0 for none.
-	held int64
-	// erasing is the time at which the erasure began, 0 for never.
-	erasing int64
+	// These are the times at which each began, 0 for never.
+	suspended, held, erasing int64
 	// lowered is the time of the operator's last decision if it lowered the tier, 0 if not.
 	lowered int64
 	// proofs counts the proofs of workload identities; raised is the time of the last one
@@ -150,30 +146,8 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return o.prove(c, now)
 	case org.Erase:
 		return o.erase(now)
-	case org.Suspend:
-		if o.suspended != 0 {
-			return actorstest.Accepted("again")
-		}
-		o.suspended = now.UnixMilli()
-		return actorstest.Accepted("suspended")
-	case org.Resume:
-		if o.suspended == 0 {
-			return actorstest.Accepted("not suspended")
-		}
-		o.suspended = 0
-		return actorstest.Accepted("resumed")
-	case org.Hold:
-		if o.held != 0 {
-			return actorstest.Accepted("again")
-		}
-		o.held = now.UnixMilli()
-		return actorstest.Accepted("held")
-	case org.Release:
-		if o.held == 0 {
-			return actorstest.Accepted("not held")
-		}
-		o.held = 0
-		return actorstest.Accepted("released")
+	case org.Hold, org.Release, org.Resume, org.Suspend:
+		return o.orders(c, now)
 	case org.RetireGroup:
 		if o.groups == 0 {
 			return actorstest.Accepted("none left")
@@ -182,6 +156,37 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return actorstest.Accepted("counted out")
 	}
 	panic("no such command")
+}
+
+// orders predicts what the operator begins and ends.
+func (o *oracle) orders(c org.Command, now time.Time) actorstest.Verdict {
+	switch c.(type) {
+	case org.Suspend:
+		return begin(&o.suspended, "suspended", now)
+	case org.Resume:
+		return end(&o.suspended, "not suspended", "resumed")
+	case org.Hold:
+		return begin(&o.held, "held", now)
+	case org.Release:
+		return end(&o.held, "not held", "released")
+	}
+	panic("no order")
+}
+
+func begin(since *int64, begun string, now time.Time) actorstest.Verdict {
+	if *since != 0 {
+		return actorstest.Accepted("again")
+	}
+	*since = now.UnixMilli()
+	return actorstest.Accepted(begun)
+}
+
+func end(since *int64, already, ended string) actorstest.Verdict {
+	if *since == 0 {
+		return actorstest.Accepted(already)
+	}
+	*since = 0
+	return actorstest.Accepted(ended)
 }
 
 // erase begins the erasure, which ends all credentials.

@@ -152,7 +152,7 @@ func (g *Groups) Resolve(c *rest.Call, h parley.Handle) (parley.AnyID, error) {
 // a seat, an invitation or a request there: rules that take the id as the secret must not let
 // anyone find groups by guessing names. If no agent is named, the view's Access decides.
 func (g *Groups) Secret(c *rest.Call, v group.View, acting parley.AgentID) error {
-	if !c.GroupByHandle() || v.Public || acting.Zero() && v.Access == group.Insider {
+	if !c.GroupByHandle || v.Public || acting.Zero() && v.Access == group.Insider {
 		return nil
 	}
 	if acting.Zero() {

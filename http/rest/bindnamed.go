@@ -39,7 +39,7 @@ func (f *field) bindNamed(c *Call, text string, v reflect.Value, at *place, faul
 		faults.add(at, FaultValue, parley.ErrBadHandle.Text)
 		return nil
 	}
-	c.byHandle = c.byHandle || f.ofGroup
+	c.GroupByHandle = c.GroupByHandle || f.ofGroup
 	id, err := nobody, parley.ErrNotFound
 	if h.Group == f.ofGroup && c.host.Resolve != nil {
 		id, err = c.host.Resolve(c, h)
@@ -52,7 +52,3 @@ func (f *field) bindNamed(c *Call, text string, v reflect.Value, at *place, faul
 }
 
 func setID(v reflect.Value, id parley.AnyID) { v.Set(reflect.ValueOf(id).Convert(v.Type())) }
-
-// GroupByHandle reports whether the path names a group by its handle, which is no secret, unlike
-// its id.
-func (c *Call) GroupByHandle() bool { return c.byHandle }

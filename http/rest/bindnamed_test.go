@@ -63,8 +63,8 @@ func TestBindHandles(t *testing.T) {
 		if got := faultsOf(t, err); got != c.want {
 			t.Errorf("%s, %s:\n%s\nwant:\n%s", c.group, c.agent, got, c.want)
 		}
-		if got := [2]parley.AnyID{parley.AnyID(in.ID), parley.AnyID(in.AgentID)}; err == nil && (got != c.ids || call.GroupByHandle() != c.byHandle) {
-			t.Errorf("%s, %s: %v, %t", c.group, c.agent, got, call.GroupByHandle())
+		if got := [2]parley.AnyID{parley.AnyID(in.ID), parley.AnyID(in.AgentID)}; err == nil && (got != c.ids || call.GroupByHandle != c.byHandle) {
+			t.Errorf("%s, %s: %v, %t", c.group, c.agent, got, call.GroupByHandle)
 		}
 	}
 }

@@ -75,7 +75,8 @@ type Call struct {
 	// and the large buffers.
 	held        limit.Hold
 	taken, body int
-	byHandle    bool // see GroupByHandle
+	// GroupByHandle: the path names a group by its handle, which is no secret, unlike its id.
+	GroupByHandle bool
 	// running is what Context returns, nil until then.
 	running context.Context
 	// Caller is the zero Caller on routes that need no bearer token.

@@ -91,11 +91,25 @@ func TestSuspension(t *testing.T) {
 		if since == nil || operator("show", b.Slug)["suspended_at"] != nil {
 			t.Errorf("suspended since %v", since)
 		}
+	})
+}
+
+// TestHold: what the operator holds cannot be erased, suspended or not.
+func TestHold(t *testing.T) {
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--admin-listen", admin)
+		operator := func(args ...string) obj {
+			t.Helper()
+			return kit.Succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.Dir)...)
+		}
+		a, b := kit.Pair(t, s)
 		operator("suspend", b.Slug)
 		held := operator("hold", b.Slug)["held_at"]
 		if again := operator("hold", b.Slug)["held_at"]; held == nil || again != held {
 			t.Errorf("held since %v, then %v", held, again)
 		}
+		a.Send(b)
 		b.Delete("/orgs/"+b.Org.ID).Refused(409, "legal_hold")
 		b.Get("/org").Want(200)
 		if got := operator("release", b.Slug); got["held_at"] != nil {
