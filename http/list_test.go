@@ -210,7 +210,7 @@ func TestArrayCursorsBelongToTheirList(t *testing.T) {
 	cases := arrayCases(g)
 	for name, c := range cases {
 		cursor := c.party.ask("GET", c.path+"?limit=1", "").want(200).text("next_cursor")
-		bad := []string{"", "x", cursor + "A", cursor[:len(cursor)-4]}
+		bad := []string{"x", cursor + "A", cursor[:len(cursor)-4]}
 		for other, o := range cases {
 			if other != name { // of another route, and in most cases of another organization
 				bad = append(bad, o.party.ask("GET", o.path+"?limit=1", "").want(200).text("next_cursor"))
