@@ -326,7 +326,9 @@ func (r *rosterRun) entry(t api.Target) (api.Invitation, error) {
 	return row, err
 }
 
-func has(reason *string, any ...string) bool { return reason != nil && slices.Contains(any, *reason) }
+func has(reason *string, reasons ...string) bool {
+	return reason != nil && slices.Contains(reasons, *reason)
+}
 
 // invitedBefore returns the first request about each agent that was invited to a group.
 func (s Requests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]parley.JoinRequestID, error) {
