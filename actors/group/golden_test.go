@@ -83,7 +83,7 @@ func TestGolden(t *testing.T) {
 			&group.Withdrawn{Offer: 9, Reason: group.ReasonIsolation, AtMs: at},
 			&group.Resolved{Request: settled, Told: idOf("ada")},
 			&group.Left{Seat: 7, How: group.Departure_kicked, By: idOf("ada"), AtMs: at},
-			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at, By: idOf("ada")},
+			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at},
 			&group.Deleted{By: idOf("ada"), AtMs: at},
 			&group.Convened{Conversation: idOf("conversation"), By: idOf("ada"), AtMs: at},
 			&group.Committed{

@@ -1724,7 +1724,7 @@ func (x *Withdrawn) GetAtMs() int64 {
 type Resolved struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Request *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	// The member that made the request and is told of its end; empty if there is none.
+	// The inviter or nominator, who is notified of the end; empty if no member is.
 	Told          []byte `protobuf:"bytes,2,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1846,13 +1846,10 @@ func (x *Left) GetAtMs() int64 {
 
 // RoleChanged: a member has another role.
 type RoleChanged struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Seat  uint32                 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
-	Role  Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=parley.v1.group.Role" json:"role,omitempty"`
-	AtMs  int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// The agent of the owner that made the member admin of a group without an admin of the
-	// owner's; empty for others.
-	By            []byte `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seat          uint32                 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
+	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=parley.v1.group.Role" json:"role,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1908,17 +1905,10 @@ func (x *RoleChanged) GetAtMs() int64 {
 	return 0
 }
 
-func (x *RoleChanged) GetBy() []byte {
-	if x != nil {
-		return x.By
-	}
-	return nil
-}
-
 // Deleted: the group is over.
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent that deleted it; empty where nobody was left, or where the owner named none.
+	// The admin that deleted it; empty where nobody was left.
 	By            []byte `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	AtMs          int64  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2294,12 +2284,11 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\x04seat\x18\x01 \x01(\rR\x04seat\x12,\n" +
 	"\x03how\x18\x02 \x01(\x0e2\x1a.parley.v1.group.DepartureR\x03how\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\fR\x02by\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"q\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"a\n" +
 	"\vRoleChanged\x12\x12\n" +
 	"\x04seat\x18\x01 \x01(\rR\x04seat\x12)\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x15.parley.v1.group.RoleR\x04role\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\fR\x02by\".\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\".\n" +
 	"\aDeleted\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\fR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"S\n" +

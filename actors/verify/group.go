@@ -53,7 +53,7 @@ func replayGroup(r *replay) {
 
 // judge checks an event, and expects what must follow from it.
 func (g *groupReplay) judge(seq uint64, e group.Event) {
-	if risen, ok := e.(*group.RoleChanged); !ok || len(risen.GetBy()) > 0 {
+	if _, risen := e.(*group.RoleChanged); !risen {
 		g.notify() // the last admin has no successor
 	}
 	why := g.unlawful(e)
