@@ -166,6 +166,8 @@ func (l *releaseScenario) terms(of parley.OrgID) {
 		org.LiftAllowance{Quota: "groups"},
 		org.Suspend{},
 		org.Resume{},
+		org.Hold{},
+		org.Release{},
 	} {
 		must(l.node.Orgs.SetTerms(context.Background(), of, c))(l.t)
 		l.awaitArrival()

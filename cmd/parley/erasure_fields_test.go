@@ -96,6 +96,9 @@ func freeFields(document object) (fields []string) {
 			route := strings.ToUpper(method) + " " + path + " "
 			for _, v := range list(operation["parameters"]) {
 				parameter := resolve(v)
+				if parameter["in"] == "path" { // it names what exists, and its name is a field of another request
+					continue
+				}
 				walk(route+parameter["in"].(string)+"."+parameter["name"].(string), parameter["schema"])
 			}
 			content, _ := resolve(operation["requestBody"])["content"].(object)

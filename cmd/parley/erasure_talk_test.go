@@ -148,6 +148,8 @@ func (p *party) groups(q *party) {
 	voted, _ := found(p, me, object{"enrollment_policy": "majority"})
 	request := q.do(200, "POST /groups/{id}/join", voted, object{"message": "let me in, " + p.canary(p.fate, "message of a request")}, second.as()...)["request"].(object)
 	p.do(200, "POST /groups/{id}/requests/{request_id}/vote", []string{voted[0], request["id"].(string)}, object{"vote": "approve"}, me.as()...)
+	request = q.do(200, "POST /groups/{id}/join", voted, object{}, you.as()...)["request"].(object)
+	q.do(204, "DELETE /groups/{id}/requests/{request_id}", []string{voted[0], request["id"].(string)}, nil, you.as()...)
 	deleted, _ := found(p, me, object{})
 	p.do(204, "DELETE /groups/{id}", deleted, nil, me.as()...)
 	foreign, _ := found(q, you, object{"enrollment_policy": "majority"})
