@@ -300,6 +300,10 @@ func (c *Core) send(m *raftpb.Message) {
 	case raftpb.MsgApp:
 		c.learn()
 		out.Known = c.known
+		if earlier := c.sentBefore(m); earlier != nil {
+			*earlier = out
+			return
+		}
 	case raftpb.MsgHeartbeat:
 		out.Floor, out.Known = c.cut.floor, c.known
 		if round := m.GetContext(); len(round) == 8 {
@@ -307,6 +311,23 @@ func (c *Core) send(m *raftpb.Message) {
 		}
 	}
 	c.turn.Messages = append(c.turn.Messages, out)
+}
+
+// sentBefore returns the message of this turn that has the same entries for the same member.
+// Raft sends them anew at each answer to a heartbeat until the member has them, and one that was
+// busy answers a hundred at once: their copies would keep the leader's loop for half a second.
+func (c *Core) sentBefore(m *raftpb.Message) *Message {
+	if len(m.Entries) == 0 {
+		return nil
+	}
+	for i := range c.turn.Messages {
+		one := c.turn.Messages[i].Raft
+		if one.GetType() == raftpb.MsgApp && one.GetTo() == m.GetTo() && one.GetTerm() == m.GetTerm() &&
+			one.GetIndex() == m.GetIndex() && len(one.Entries) == len(m.Entries) {
+			return &c.turn.Messages[i]
+		}
+	}
+	return nil
 }
 
 // write turns a message to the log into a record, unless all it says is that the commit

@@ -230,3 +230,28 @@ func TestTransferee(t *testing.T) {
 		}
 	}
 }
+
+// TestEntriesOnceATurn: a member that answers many heartbeats at once gets the entries that it
+// lacks once in a turn.
+func TestEntriesOnceATurn(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	m.must(m.core.Propose(term, change(1, 0), 1))
+	m.run()
+	m.take(raftpb.MsgApp)
+	for range 50 {
+		m.must(m.core.Step(consensus.Message{Raft: &raftpb.Message{
+			Type: raftpb.MsgHeartbeatResp.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(term),
+		}}))
+	}
+	m.run()
+	counts := map[uint64]int{}
+	for _, sent := range m.take(raftpb.MsgApp) {
+		if len(sent.Entries) > 0 {
+			counts[sent.GetTo()]++
+		}
+	}
+	if counts[3] != 1 {
+		t.Errorf("the entries are sent %d times", counts[3])
+	}
+}
