@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"parley/cluster/consensus"
 )
 
 // Leading is what a node does only while it leads.
@@ -80,17 +83,34 @@ func (m *Member) Led(term uint64) {
 
 // Lost implements consensus.Handler.
 func (m *Member) Lost(term uint64) {
-	unproposed := 0
-	if m.unproposedIn == term {
-		unproposed = m.unproposed
-	}
 	m.changes <- func() error {
-		m.replica.StepDown(unproposed)
+		m.replica.StepDown(func() int { return m.unproposedOf(term) })
 		if m.leading != nil {
 			m.leading.End()
 		}
 		return nil
 	}
+}
+
+// unproposedOf returns how many batches of a term that is over the loop took and did not propose.
+// The store proposes no more of them, but some may be on their way to the loop, which reports that
+// it does not propose them at the end of its turn. If the loop does not come to that, fewer are
+// counted: their outcome is unknown then.
+func (m *Member) unproposedOf(term uint64) (count int) {
+	ctx, cancel := context.WithTimeout(context.Background(), unproposedWait)
+	defer cancel()
+	for range 2 { // in two turns
+		err := m.Runner().Do(ctx, func(*consensus.Core) error {
+			if m.unproposedIn == term {
+				count = m.unproposed
+			}
+			return nil
+		})
+		if errors.Is(err, consensus.ErrStopped) && m.unproposedIn == term {
+			count = m.unproposed // the loop has ended
+		}
+	}
+	return count
 }
 
 // Follows implements consensus.Handler.

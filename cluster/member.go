@@ -95,6 +95,9 @@ const (
 	changesMax = 1024
 	// batchBytesMax is far more than a store puts into one batch.
 	batchBytesMax = 32 << 20
+	// unproposedWait is how long the end of a leadership waits for the loop, which may wait for
+	// the disk.
+	unproposedWait = 250 * time.Millisecond
 	// proposePause is the pause before a batch is proposed again for which the loop had no
 	// room.
 	proposePause = time.Millisecond
@@ -188,7 +191,7 @@ func (m *Member) Close() {
 	}
 	close(m.stop)
 	m.work.Wait()
-	m.replica.StepDown(0)
+	m.replica.StepDown(nil)
 	if err := m.keys.sync(); err != nil {
 		m.logger.Warn("the next start takes keys from the log", "error", err)
 	}

@@ -119,16 +119,20 @@ func (l *leadership) pop() *flight {
 	return l.proposed[0]
 }
 
-// end releases everything that is under way. The last unproposed batches will never be in the
-// order, so nothing was done for their flights, nor for those behind the first of them.
-func (l *leadership) end(unproposed int) {
+// end releases everything that is under way. The last batches, as many as counted says, will
+// never be in the order, so nothing was done for their flights, nor for those behind the first of
+// them.
+func (l *leadership) end(counted func() int) {
 	close(l.over)
 	l.proposing.Lock()
 	l.ended = true
 	left := l.proposed
 	l.proposed = nil
 	l.proposing.Unlock()
-	made := len(left)
+	made, unproposed := len(left), 0
+	if counted != nil && made > 0 {
+		unproposed = counted()
+	}
 	for ; unproposed > 0 && made > 0; made-- {
 		if left[made-1].proposal != nil {
 			unproposed--

@@ -224,11 +224,12 @@ func (r *Replica) Lead(term uint64) error {
 	return nil
 }
 
-// StepDown ends the leadership, if there is one. Of the batches that Propose took, the last
-// unproposed ones will never be in the order. Their entries, and those that Propose did not
+// StepDown ends the leadership, if there is one. Of the batches that Propose took, the last ones
+// will never be in the order: as many as unproposed says, which is called once nothing is proposed
+// any more, or none if it is nil. Their entries, and those that Propose did not
 // get, are released with journal.ErrNotLeader, because nothing was done. The outcome of the
 // other batches that are not applied is not known here.
-func (r *Replica) StepDown(unproposed int) {
+func (r *Replica) StepDown(unproposed func() int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l := r.store.lead.Swap(nil); l != nil {

@@ -202,7 +202,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	h.replica.StepDown(0)
+	h.replica.StepDown(nil)
 	lead(t, r, 2)
 	next := newWorkload(t)
 	next.store, next.operations = s, make([]*operation, h.taken)

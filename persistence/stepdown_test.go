@@ -109,7 +109,11 @@ func TestStepDown(t *testing.T) {
 		refused, _ := entry(false)
 		expect("refused", refused, journal.ErrNotLeader)
 		behind, _ := entry(false)
-		r.StepDown(unproposed)
+		r.StepDown(func() int {
+			late, _ := entry(false)
+			expect("appended while the unproposed ones are counted", late, journal.ErrNotLeader)
+			return unproposed
+		})
 		for i, released := range proposed {
 			want := error(parley.ErrOutcomeUnknown)
 			if i >= len(proposed)-unproposed {

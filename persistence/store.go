@@ -359,7 +359,7 @@ func (s *Store) Close() error {
 	s.closed.Do(func() {
 		s.BeginClose()
 		if s.replica != nil {
-			s.replica.StepDown(0)
+			s.replica.StepDown(nil)
 		} else {
 			s.lead.Load().finish()
 		}

@@ -69,7 +69,7 @@ func (m *Member) Detach() {
 	replica := m.replica
 	g.mu.Unlock()
 	if replica != nil {
-		replica.StepDown(0)
+		replica.StepDown(nil)
 	}
 	m.loop.Wait()
 }
@@ -113,7 +113,7 @@ func (g *Group) Lead(m *Member) error {
 	g.add(term, nil)
 	g.mu.Unlock()
 	if former != nil {
-		former.replica.StepDown(0)
+		former.replica.StepDown(nil)
 	}
 	g.mu.Lock()
 	for m.applied < uint64(len(g.order)) {
