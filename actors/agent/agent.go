@@ -279,7 +279,7 @@ var (
 	ErrIncomingPolicy   = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
 	// ErrIsolationConflict: creating a group counts as joining it.
 	ErrIsolationConflict = parley.Refuse(parley.Conflict, "isolation_conflict", "An agent of an isolated group is in no other group.")
-	ErrSelfMessage       = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
+	ErrSelfMessage       = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself. Name another sender of your organization by from_handle or the acting-agent header.")
 )
 
 // Decide applies the rules to c in state s and returns the resulting events, or the

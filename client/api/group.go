@@ -76,7 +76,7 @@ type GroupProfile struct {
 type CreateGroup struct {
 	// IdempotencyKey makes a repeat of the request return the group that the first one
 	// created.
-	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
+	IdempotencyKey string `json:"-" header:"Idempotency-Key" minLength:"1" maxLength:"255"`
 	// ActingAgent names the founder, who becomes admin, by id, handle or bare name. The
 	// default is the organization's first active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`

@@ -77,7 +77,7 @@ type Provenance struct {
 // Send is the body of POST /messages.
 type Send struct {
 	// IdempotencyKey makes a repeat of the request return the stored message.
-	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
+	IdempotencyKey string `json:"-" header:"Idempotency-Key" minLength:"1" maxLength:"255"`
 	// ActingAgent names the sender by id, handle or bare name; the default is the
 	// organization's first active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
@@ -140,7 +140,7 @@ type SyncResult struct {
 type Reply struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
 	// IdempotencyKey makes a repeat of the request return the stored message.
-	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
+	IdempotencyKey string `json:"-" header:"Idempotency-Key" minLength:"1" maxLength:"255"`
 	// ActingAgent names the sender by id, handle or bare name; the default is the
 	// agent that received the message, else the one that sent it.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`

@@ -136,15 +136,16 @@ type DeleteCredentials struct {
 }
 
 // TokenRequest is the body of POST /oauth/token, form-encoded or JSON. The credentials
-// may be in it or in the Authorization header. An empty body requests the
-// client_credentials grant.
+// may be in it or in the Authorization header, but not in both.
 type TokenRequest struct {
 	_ struct{} `form:"true"`
 
-	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials" example:"client_credentials"`
+	// GrantType is client_credentials. That it is given is checked after the credentials.
+	GrantType    string  `json:"grant_type,omitzero" example:"client_credentials"`
 	ClientID     *string `json:"client_id,omitzero"`
 	ClientSecret *string `json:"client_secret,omitzero"`
-	Scope        *string `json:"scope,omitzero"`
+	// Scope is ignored; the answer says what was granted.
+	Scope *string `json:"scope,omitzero"`
 }
 
 // Token is an access token: the answer of POST /oauth/token.

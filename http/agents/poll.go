@@ -11,6 +11,7 @@ import (
 	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 // pollWindow is the window of the poll limits. // spec: Limits
@@ -57,7 +58,7 @@ func (s Agents) Poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	}
 	c.SetHeader("Cache-Control", "no-store")
 	id, err := s.Node.Agents.ByPollToken(c.Context(), hash[:])
-	if errors.Is(err, parley.ErrNotFound) {
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased) { // strangers need not learn what was erased
 		return api.PollCount{}, errUnknownToken
 	}
 	if err != nil {
@@ -68,5 +69,8 @@ func (s Agents) Poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 		since = in.Since.Time
 	}
 	count, err := s.Node.Messages.CountSince(c.Context(), id, since.UnixMilli())
+	if errors.Is(err, journal.ErrErased) {
+		err = errUnknownToken
+	}
 	return api.PollCount{Count: count}, err
 }

@@ -17,11 +17,11 @@ import (
 // Refusals of this package. // spec: Errors
 var (
 	// ErrInvalidToken rejects a bearer token that is not a JWT of this service's form.
-	ErrInvalidToken = parley.Refuse(parley.BadToken, "invalid_token", "The bearer token is malformed.")
+	ErrInvalidToken = parley.Refuse(parley.BadToken, "invalid_token", "The bearer token is malformed. POST /oauth/token issues tokens.")
 	// ErrTokenExpired rejects a token of this service that has expired.
-	ErrTokenExpired = parley.Refuse(parley.Unauthenticated, "token_expired", "The bearer token has expired.")
+	ErrTokenExpired = parley.Refuse(parley.Unauthenticated, "token_expired", "The bearer token has expired. POST /oauth/token issues a new one.")
 	// ErrNotAuthenticated rejects a missing token, or one that proves nothing.
-	ErrNotAuthenticated = parley.Refuse(parley.Unauthenticated, "not_authenticated", "A valid bearer token is required.")
+	ErrNotAuthenticated = parley.Refuse(parley.Unauthenticated, "not_authenticated", "A valid bearer token is required. POST /oauth/token issues one.")
 	// ErrInvalidClient rejects an unknown client and a wrong secret alike.
 	ErrInvalidClient = parley.Refuse(parley.Unauthenticated, "invalid_client", "The client credentials are not valid.")
 	// ErrSignatureInvalid rejects a signature that the server could check and that

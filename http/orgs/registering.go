@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"parley/actors"
@@ -22,6 +23,10 @@ var (
 	errNoSuchToken      = parley.ErrNotFound.Saying("No such token has been mailed.")
 	errLateToken        = parley.ErrGone.Saying("The token has expired. Ask the operator to approve your organization.")
 	errUnsupportedGrant = parley.Refuse(parley.Invalid, "unsupported_grant_type", "The only grant type is client_credentials.")
+	errNoGrant          = parley.Refuse(parley.Invalid, "invalid_request", "Name the grant_type: client_credentials.")
+	errTwoMechanisms    = parley.Refuse(parley.Invalid, "invalid_request", "Send the client's credentials in the Authorization header or in the body, not in both.")
+	errOtherClient      = parley.Refuse(parley.Invalid, "invalid_request", "The client_id of the body is another one than that of the Authorization header.")
+	errNoCredentials    = auth.ErrInvalidClient.Saying("No client credentials were sent: use HTTP Basic, or client_id and client_secret in the body.")
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
 
@@ -138,9 +143,9 @@ func (s Registration) VerifyEmail(c *rest.Call, in *api.VerifyEmail) (api.Verifi
 // address of the request, never against the client that it names, so that nobody is
 // locked out by the guesses of others.
 func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
-	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
-	if !ok && in.ClientID != nil && in.ClientSecret != nil {
-		id, secret, ok = *in.ClientID, *in.ClientSecret, true
+	id, secret, ok, err := credentialsOf(c, in)
+	if err != nil {
+		return api.Token{}, err
 	}
 	// The cost of a failure is taken first, so that no more secrets are checked than the
 	// rate allows, even of concurrent requests.
@@ -151,6 +156,9 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 	client, slug, owner, err := s.client(c, id, secret)
 	if !ok {
 		err = auth.ErrInvalidClient
+		if c.Header("Authorization") == "" && in.ClientID == nil && in.ClientSecret == nil {
+			err = errNoCredentials
+		}
 	}
 	if !errors.Is(err, auth.ErrInvalidClient) {
 		giveBack()
@@ -161,7 +169,11 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 	if err != nil {
 		return api.Token{}, err
 	}
-	if in.GrantType != auth.GrantType {
+	switch in.GrantType {
+	case auth.GrantType:
+	case "":
+		return api.Token{}, errNoGrant
+	default:
 		return api.Token{}, errUnsupportedGrant
 	}
 	if err := s.TakeKeys(c.Context()); err != nil {
@@ -175,6 +187,22 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 	return api.Token{
 		AccessToken: token, TokenType: "Bearer", ExpiresIn: int(parley.TokenLifetime.Seconds()), Scope: auth.Scope,
 	}, nil
+}
+
+// credentialsOf returns the credentials of a request, which uses one mechanism only. An empty
+// parameter counts as omitted. // source: RFC 6749 sections 2.3 and 3.2
+func credentialsOf(c *rest.Call, in *api.TokenRequest) (id, secret string, ok bool, err error) {
+	sentID, sentSecret := rest.Text(in.ClientID), rest.Text(in.ClientSecret)
+	id, secret, ok = auth.ParseBasic([]byte(c.Header("Authorization")))
+	switch {
+	case c.Header("Authorization") == "":
+		return sentID, sentSecret, in.ClientID != nil && in.ClientSecret != nil, nil
+	case sentSecret != "":
+		return "", "", false, errTwoMechanisms
+	case ok && sentID != "" && !strings.EqualFold(sentID, id):
+		return "", "", false, errOtherClient
+	}
+	return id, secret, ok, nil
 }
 
 // client checks credentials. An unknown client takes the same time and gives the same

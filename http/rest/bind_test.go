@@ -274,14 +274,20 @@ func TestUnknownNames(t *testing.T) {
 
 func TestBindForm(t *testing.T) {
 	form := map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
-	in, err := bindOnce[toyForm](t, nil, "", "size=3&tags=a+b&tags=c%26&other=1", form)
-	if err != nil || in.Size != 3 || strings.Join(in.Tags, "|") != "a b|c&" || in.Grant != "client_credentials" {
+	in, err := bindOnce[toyForm](t, nil, "", "size=3&tags=a+b%26&other=1", form)
+	if err != nil || in.Size != 3 || strings.Join(in.Tags, "|") != "a b&" || in.Grant != "client_credentials" {
 		t.Errorf("%+v %v", in, err)
 	}
 	_, err = bindOnce[toyForm](t, nil, "", "size=10&grant_type=%f", form)
 	want := `["body","grant_type"] value_error: Value error, percent-encoding or UTF-8 is invalid` + "\n" + `["body","size"] less_than_equal: Input should be less than or equal to 9`
 	if got := faultsOf(t, err); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, twice := range []string{"size=3&size=3", "tags=a&tags=b", "size=3&other=1&other=1"} {
+		_, err = bindOnce[toyForm](t, nil, "", twice, form)
+		if got := faultsOf(t, err); got != `["body"] value_error: Value error, a parameter occurs twice` {
+			t.Errorf("%s: %s", twice, got)
+		}
 	}
 	if in, err := bindOnce[toyForm](t, nil, "", `{"grant_type":"x"}`, nil); err != nil || in.Grant != "x" {
 		t.Errorf("a form as JSON: %+v %v", in, err)

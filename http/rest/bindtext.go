@@ -33,9 +33,18 @@ func (p *plan) refuseUnknown(pairs []pair, faults *SchemaError) {
 	unknown.refuse(&place{name: "query"}, accepted, faults)
 }
 
-// bindForm fills the body fields from a form.
+// bindForm fills the body fields from a form, in which no name may occur twice.
+// source: RFC 6749 section 3.2
 func (p *plan) bindForm(body []byte, in reflect.Value, faults *SchemaError) {
-	bindPairs(splitPairs(string(body)), "body", p.body.fields, in, faults)
+	pairs, seen := splitPairs(string(body)), map[string]bool{}
+	for _, one := range pairs {
+		if seen[one.name] {
+			faults.add(&place{name: "body"}, FaultValue, "Value error, a parameter occurs twice")
+			return
+		}
+		seen[one.name] = true
+	}
+	bindPairs(pairs, "body", p.body.fields, in, faults)
 }
 
 // bindPairs reads name=value pairs. If a scalar has several values, the last one counts;

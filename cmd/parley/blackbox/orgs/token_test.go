@@ -26,8 +26,6 @@ func TestTokenForms(t *testing.T) {
 			"basic and form":      tokenCall(t, s, kit.Verbatim("grant_type=client_credentials"), "Content-Type", form, "Authorization", auth),
 			"basic and scope":     tokenCall(t, s, kit.Verbatim("grant_type=client_credentials&scope=org"), "Content-Type", form, "Authorization", auth),
 			"basic and JSON":      tokenCall(t, s, obj{"grant_type": "client_credentials"}, "Authorization", auth),
-			"basic and no body":   tokenCall(t, s, nil, "Authorization", auth),
-			"basic and no type":   tokenCall(t, s, kit.Verbatim(""), "Content-Type", "", "Authorization", auth),
 			"credentials in form": tokenCall(t, s, kit.Verbatim(inBody), "Content-Type", form),
 			"credentials in JSON": tokenCall(t, s, obj{"grant_type": "client_credentials", "client_id": o.Client, "client_secret": o.Secret}),
 		}
@@ -37,6 +35,40 @@ func TestTokenForms(t *testing.T) {
 				a.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
 			}
 			s.Call(t, a.Str("access_token"), "GET", "/org", nil).As("%s", name).Want(200).Is("id", o.ID)
+		}
+	})
+}
+
+// TestTokenRequests: what makes a request invalid comes before the client is checked, but for a
+// missing grant type. source: RFC 6749 sections 2.3, 3.2 and 5.2
+func TestTokenRequests(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		o := s.Org(t)
+		const form = "application/x-www-form-urlencoded"
+		right, wrong := kit.Basic(o.Client, o.Secret), kit.Basic(o.Client, "wrong")
+		ask := func(body, authorization string) *kit.Answer {
+			return tokenCall(t, s, kit.Verbatim(body), "Content-Type", form, "Authorization", authorization).As("%s", body)
+		}
+		own := "&client_id=" + o.Client
+		for _, body := range []string{
+			"grant_type=client_credentials&grant_type=client_credentials", "grant_type=client_credentials&x=1&x=2",
+			"grant_type=client_credentials" + own + "&client_secret=" + o.Secret, "grant_type=client_credentials&client_id=" + kit.Nobody,
+		} {
+			for _, authorization := range []string{right, wrong} {
+				ask(body, authorization).Want(400).Is("error", "invalid_request").Str("detail")
+			}
+		}
+		for _, body := range []string{"", "grant_type=", "scope=org"} {
+			ask(body, right).Want(400).Is("error", "invalid_request").Str("detail")
+			ask(body, wrong).Want(401).Is("error", "invalid_client")
+		}
+		tokenCall(t, s, nil, "Authorization", right).As("no body").Want(400).Is("error", "invalid_request")
+		tokenCall(t, s, kit.Verbatim(`{"grant_type":"client_credentials","grant_type":"client_credentials"}`), "Content-Type", "application/json", "Authorization", right).
+			As("a member twice").Want(400).Is("error", "invalid_request")
+		ask("grant_type=client_credentials"+own+"&client_secret=", right).Want(200)
+		ask("grant_type=client_credentials&scope=everything", right).Want(200).Is("scope", "org")
+		if a := tokenCall(t, s, nil).As("no credentials").Want(401).Is("error", "invalid_client"); !strings.Contains(a.Str("detail"), "No client credentials") {
+			a.Errorf("want a detail that says so")
 		}
 	})
 }
