@@ -98,6 +98,8 @@ type ChangeStatus struct {
 	By     []parley.AgentID
 	Status string
 	Reason string
+	// Apart is a lookup, see conversation.ChangeStatus.
+	Apart bool
 }
 
 // Posted is a stored message.
@@ -384,7 +386,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 }
 
 func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
-	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}); err != nil {
+	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason, Apart: c.Apart}); err != nil {
 		return nil, err
 	}
 	announceStatus(t)

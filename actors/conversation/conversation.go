@@ -201,6 +201,9 @@ type ChangeStatus struct {
 	Status string
 	// Reason is a remark for people, empty for none.
 	Reason string
+	// Apart is a lookup: isolation keeps the participants of a conversation of two from
+	// talking. It bars a reason, which is text, but no change without one.
+	Apart bool
 }
 
 func (Start) command()        {}
@@ -401,6 +404,9 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 	by, err := s.mover(c, to)
 	if err != nil {
 		return nil, err
+	}
+	if c.Apart && c.Reason != "" {
+		return nil, parley.ErrIsolatedAgent
 	}
 	if !s.allows(to) {
 		return nil, s.NoTransition()

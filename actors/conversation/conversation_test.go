@@ -51,7 +51,7 @@ func parse(l *actorstest.Line, _ *life) conversation.Command {
 		}
 		return c
 	case "move":
-		c := conversation.ChangeStatus{Status: l.Text("to"), Reason: l.Text("because")}
+		c := conversation.ChangeStatus{Status: l.Text("to"), Reason: l.Text("because"), Apart: l.Has("apart")}
 		for name := range strings.SplitSeq(l.Text("by"), ", ") {
 			c.By = append(c.By, agent(name))
 		}

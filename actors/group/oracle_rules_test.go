@@ -86,7 +86,9 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 			return refused("too many", many)
 		}
 		p := o.file(c.RequestID, c.Agent, "pending", now)
-		p.word, p.consented = c.Message, true
+		if p.consented = true; !o.settings.isolated { // outsiders send nothing into it
+			p.word = c.Message
+		}
 		return taken("filed")
 	case p.status == "invited":
 		because = "accepted"

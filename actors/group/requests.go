@@ -58,7 +58,7 @@ func (d *decision) apply(c Join) error {
 	}
 	d.file(&Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Pending,
-		Policy: d.s.Policy, Message: c.Message, Consented: true,
+		Policy: d.s.Policy, Message: messageAcross(d.s.Isolated, c.Message), Consented: true,
 	})
 	return nil
 }
@@ -109,13 +109,16 @@ func (d *decision) file(r *Request) {
 	d.say(&Filed{Request: r, Counted: !r.Nomination()})
 }
 
-// MessageFrom returns the message of an invitation to a group. Members of an isolated group
-// send nothing to outsiders.
-func (c Invite) MessageFrom(isolated bool) string {
+// MessageFrom returns the message of an invitation to a group.
+func (c Invite) MessageFrom(isolated bool) string { return messageAcross(isolated, c.Message) }
+
+// messageAcross returns the message of a request. Members of an isolated group and outsiders
+// send each other nothing.
+func messageAcross(isolated bool, message string) string {
 	if isolated {
 		return ""
 	}
-	return c.Message
+	return message
 }
 
 // invite decides who may invite an agent, and how.

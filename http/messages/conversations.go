@@ -119,6 +119,9 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 			request.By = append(request.By, a.AgentID())
 		}
 	}
+	if request.Apart, err = s.apart(c, current, request.Reason); err != nil {
+		return api.Conversation{}, err
+	}
 	state, err := s.Node.Messages.ChangeStatus(c.Context(), request)
 	if err != nil {
 		return api.Conversation{}, err
@@ -126,6 +129,31 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	out := view.Conversation(state)
 	out.UpdatedAt = new(api.At(state.UpdatedAt()))
 	return out, nil
+}
+
+// apart reports whether isolation keeps the reason for a change of status from one
+// participant of a conversation of two. In a group's conversation only members change it.
+func (s Conversations) apart(c *rest.Call, of *conversation.State, reason string) (bool, error) {
+	if reason == "" || !of.GroupID().Zero() {
+		return false, nil
+	}
+	var others [][]*agent.Membership
+	for _, p := range of.GetParticipants() {
+		a, err := s.Node.Agents.Get(c.Context(), p.Agent())
+		if errors.Is(err, journal.ErrErased) {
+			return false, nil // nobody reads the reason
+		}
+		if err != nil {
+			return false, err
+		}
+		for _, groups := range others {
+			if agent.Apart(groups, a.GetGroups()) {
+				return true, nil
+			}
+		}
+		others = append(others, a.GetGroups())
+	}
+	return false, nil
 }
 
 // Transcript returns a page of both sides of a conversation, in its order.

@@ -122,7 +122,7 @@ var operations = map[string]operation{
 	"GET /directory/groups/{id}":                 {ID: "getGroupProfile"},
 	"GET /conversations/{id}":                    {ID: "getConversation", Refuses: "not_owner gone"},
 	"GET /conversations/{id}/participants":       {ID: "listParticipants", Refuses: "not_owner gone"},
-	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone quota_exceeded"},
+	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone isolated_agent quota_exceeded"},
 	"GET /health":                                {ID: "getHealth", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Health]()}},
 	"GET /readyz":                                {ID: "getReadiness", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready](), fasthttp.StatusNotFound: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},

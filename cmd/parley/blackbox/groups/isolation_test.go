@@ -128,6 +128,7 @@ func TestIsolatedAgents(t *testing.T) {
 		colleague, outsider := o.Agent("colleague"), other.Agent("outsider")
 		before := a.Send(outsider)
 		answered := outsider.Reply(a.Send(outsider))
+		talk := "/conversations/" + kit.Text(answered, "conversation_id") + "/status"
 		r := grouptest.New(a, obj{"isolated": true, "enrollment_policy": "open"})
 		r.Joined(b)
 		for _, pair := range [][2]*kit.Agent{{a, outsider}, {outsider, a}, {a, colleague}, {colleague, a}, {b, outsider}, {outsider, b}} {
@@ -142,6 +143,10 @@ func TestIsolatedAgents(t *testing.T) {
 		}
 		outsider.TryReply(before, nil).As("a reply to what came before").Refused(403, "isolated_agent")
 		a.TryReply(answered, nil).As("a reply from inside").Refused(403, "isolated_agent")
+		for _, g := range []*kit.Agent{a, outsider} {
+			g.Request("PATCH", talk, obj{"status": "paused", "reason": "text"}).As("a reason of %s", g.Name).Refused(403, "isolated_agent")
+		}
+		a.Request("PATCH", talk, obj{"status": "paused"}).Want(200)
 		b.Reply(a.Send(b))
 		r.Broadcast(a)
 		if n := len(b.Everything()); n != 2 {
