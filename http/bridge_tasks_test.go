@@ -117,6 +117,10 @@ func TestTaskIsAConversation(t *testing.T) {
 	h.call(h.second, "CancelTask", object{"id": task}).fails(-32002, "TASK_NOT_CANCELABLE")
 	h.call(h.second, "SubscribeToTask", object{"id": task}).fails(-32004, "UNSUPPORTED_OPERATION")
 	h.second.ask("GET", "/conversations/"+task, "").want(200).is(object{"status": "completed"})
+	canceled := h.begin("m4")
+	for range 2 { // source: A2A 1.0 section 3.1.5
+		h.call(h.second, "CancelTask", object{"id": canceled}).is(object{"result.status.state": "TASK_STATE_CANCELED", "result.id": canceled})
+	}
 }
 
 // TestSendMessageWaits: a blocking request returns at the first reply, at the end of the
@@ -281,6 +285,8 @@ func TestBridgeRefusals(t *testing.T) {
 		{`[]`, "", -32600, nil},
 		{`[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]`, "", -32600, nil},
 		{`1`, "", -32600, nil},
+		{`{"jsonrpc":"2.0","id":1,"method":"GetTask"} {}`, "", -32700, nil},
+		{`1 2`, "", -32700, nil},
 		{`{"jsonrpc":"1.0","id":7,"method":"GetTask"}`, "", -32600, 7},
 		{`{"jsonrpc":"2.0","id":1.5,"method":"GetTask"}`, "", -32600, nil},
 		{`{"jsonrpc":"2.0","id":{},"method":"GetTask"}`, "", -32600, nil},

@@ -19,8 +19,9 @@ import (
 const (
 	// cardsBytesMax bounds the signed cards that are kept, in bytes of JSON.
 	cardsBytesMax = 16 << 20
-	// policiesMax bounds the agents of which is kept whether they accept cleartext.
-	policiesMax = 10_000
+	// policiesBytesMax bounds what is kept of which content agents accept, policyBytes is what
+	// that takes of one besides its media types.
+	policiesBytesMax, policyBytes = 4 << 20, 256
 )
 
 // ErrNotEnabled rejects requests to an agent whose card does not have a2a_enabled.
@@ -57,14 +58,6 @@ type Cards struct {
 	forgotten atomic.Uint64
 }
 
-// policy says whether an agent of an organization accepts cleartext, by the card of that
-// revision.
-type policy struct {
-	of       parley.OrgID
-	revision uint32
-	accepts  bool
-}
-
 // Document is a JSON document and when it last changed.
 type Document struct {
 	JSON    []byte
@@ -93,7 +86,10 @@ func NewCards(o CardOptions) *Cards {
 	c := &Cards{CardOptions: o, signed: otter.Must(&otter.Options[parley.AgentID, signedCard]{
 		MaximumWeight: cardsBytesMax,
 		Weigher:       func(_ parley.AgentID, card signedCard) uint32 { return uint32(len(card.json)) },
-	}), policies: otter.Must(&otter.Options[parley.AgentID, policy]{MaximumSize: policiesMax})}
+	}), policies: otter.Must(&otter.Options[parley.AgentID, policy]{
+		MaximumWeight: policiesBytesMax,
+		Weigher:       func(_ parley.AgentID, p policy) uint32 { return p.bytes() },
+	})}
 	c.SetKeys(o.Keys)
 	return c
 }
@@ -143,21 +139,6 @@ func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
 		keep(c, c.signed, a.AgentID(), signedCard{version, a.Owner(), signed}, forgotten)
 	}
 	return Document{signed, changed}, nil
-}
-
-// AcceptsCleartext reports whether an agent that the bridge serves accepts parts in the
-// clear.
-func (c *Cards) AcceptsCleartext(ctx context.Context, a *agent.State) (bool, error) {
-	if kept, ok := c.policies.GetIfPresent(a.AgentID()); ok && kept.revision == a.GetCardRevision() {
-		return kept.accepts, nil
-	}
-	forgotten := c.forgotten.Load()
-	card, err := c.Node.Agents.Card(ctx, a.AgentID())
-	if err != nil {
-		return false, err
-	}
-	keep(c, c.policies, a.AgentID(), policy{a.Owner(), card.GetRevision(), card.GetA2AAcceptCleartext()}, forgotten)
-	return card.GetA2AAcceptCleartext(), nil
 }
 
 // keep caches what was made of an agent's card, unless an organization was erased since

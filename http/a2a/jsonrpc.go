@@ -81,6 +81,7 @@ var (
 	errCancelable  = fail(codeNotCancelable, "TASK_NOT_CANCELABLE", "The task has ended.")
 	errEnded       = fail(codeUnsupported, "UNSUPPORTED_OPERATION", "The task has ended.")
 	errCleartext   = fail(codeContentType, "CONTENT_TYPE_NOT_SUPPORTED", "The agent accepts sealed parts only.")
+	errReused      = invalid("message.messageId", "was used for a message with other parts: choose another one")
 	errDefect      = fail(codeInternal, "INTERNAL_ERROR", "The request failed. Its request_id helps the operator to find the reason.")
 	errNotFinite   = fail(codeInvalidParams, "INVALID_PARAMS", "A number of the request is not finite.")
 	errParamsShape = fail(codeInvalidParams, "INVALID_PARAMS", "params must be an object.")
@@ -145,11 +146,12 @@ const (
 func checkShape(text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	for n := 0; ; n++ {
+		ended := n > 0 && d.StackDepth() == 0
 		token, err := d.ReadToken()
 		switch {
 		case errors.Is(err, io.EOF) && n > 0:
 			return nil
-		case err != nil:
+		case err != nil, ended: // by a second text
 			return errParse
 		case token.Kind() == '0' && !finite(token.String()):
 			return errNotFinite

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -160,13 +161,11 @@ func (b *Bridge) store(c *call, in *sendParams) (sent, error) {
 		if err := checkClear(compact); err != nil {
 			return sent{}, err
 		}
-		accepts, err := b.Cards.AcceptsCleartext(c.Context(), c.to)
+		policy, err := b.Cards.policyOf(c.Context(), c.to)
 		if err != nil {
 			return sent{}, err
 		}
-		if !accepts {
-			m.refusal = errSealedOnly
-		}
+		m.unsupported = policy.judge(parts)
 	}
 	if in.Message.TaskID != "" {
 		return b.follow(c, in, m)
@@ -179,12 +178,35 @@ type outgoing struct {
 	text   *Message
 	parts  jsontext.Value
 	sealed *sealedPart
-	// refusal is that of the content, unless the message is a repeat.
-	refusal error
+	// unsupported is the refusal of the content, unless the message is a repeat; nil if the agent
+	// takes it.
+	unsupported *rpcError
 }
 
-// errSealedOnly is errCleartext for those who know no errors of A2A.
-var errSealedOnly = parley.Refuse(parley.Forbidden, "sealed_only", errCleartext.message)
+// errUnsupported stands for the refusal of a content where nothing is known of errors of A2A.
+var errUnsupported = parley.Refuse(parley.Forbidden, "content_type_not_supported", "The agent does not accept the content.")
+
+// task returns what is stored with the message, which belongs to a context.
+func (m *outgoing) task(in string) *submission.Task {
+	t := &submission.Task{Members: m.members(in)}
+	if m.unsupported != nil {
+		t.Refusal = errUnsupported
+	}
+	return t
+}
+
+// failed returns why the message was not stored, or was stored before with other parts.
+func (m *outgoing) failed(b *Bridge, p actors.Posted, err error) error {
+	switch {
+	case errors.Is(err, errUnsupported):
+		return m.unsupported
+	case err != nil, !p.Repeated || m.sealed != nil:
+		return err
+	case !bytes.Equal(b.decode(p.Message.GetContent()).parts, m.parts):
+		return errReused
+	}
+	return nil
+}
 
 // payload returns the payload of a message and its encryption version.
 func (m *outgoing) payload() (payload, version string, kid *string) {
@@ -255,11 +277,8 @@ func (b *Bridge) begin(c *call, in *sendParams, m *outgoing) (sent, error) {
 			return sent{}, err
 		}
 	}
-	out.posted, err = b.Desk.SendTask(c.Call, send, out.from, &submission.Task{Members: m.members(in.Message.ContextID), Refusal: m.refusal})
-	if errors.Is(err, errSealedOnly) {
-		err = errCleartext
-	}
-	if err != nil {
+	out.posted, err = b.Desk.SendTask(c.Call, send, out.from, m.task(in.Message.ContextID))
+	if err = m.failed(b, out.posted, err); err != nil {
 		return sent{}, err
 	}
 	id := out.posted.Message.Conversation()
@@ -361,10 +380,8 @@ func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
 		Type: b.Brand + ".v1." + submission.TaskRequest, ContentType: rest.JSONMedia, Metadata: metadata, IdempotencyKey: m.key(c.to.AgentID()),
 	}
 	reply.EncryptedPayload, reply.EncryptionVersion, reply.SenderSigningKid = m.payload()
-	out.posted, err = b.Desk.Continue(c.Call, reply, original, out.from, c.to, submission.ViaA2A, &submission.Task{Members: m.members(out.view.in), Refusal: m.refusal})
-	switch {
-	case errors.Is(err, errSealedOnly):
-		return sent{}, errCleartext
+	out.posted, err = b.Desk.Continue(c.Call, reply, original, out.from, c.to, submission.ViaA2A, m.task(out.view.in))
+	switch err = m.failed(b, out.posted, err); {
 	case errors.Is(err, conversation.ErrClosed):
 		return sent{}, errEnded
 	case err == nil && out.posted.Repeated: // it may have been answered long ago

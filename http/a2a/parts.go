@@ -107,6 +107,16 @@ func (s *sealedPart) check() error {
 	return nil
 }
 
+// content returns which content the part has, "" if it has none.
+func (p part) content() string {
+	for _, name := range contents {
+		if value, given := p[name]; given && (value.Kind() != 'n' || name == "data") {
+			return name
+		}
+	}
+	return ""
+}
+
 // text returns a member that is a string, "" if it is absent.
 func (p part) text(name string) (text string) {
 	if value := p[name]; value.Kind() == '"' {

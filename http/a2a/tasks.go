@@ -56,7 +56,8 @@ func (b *Bridge) getTask(c *call) (any, error) {
 	return b.taskNow(c, s.ConversationID(), v, in.HistoryLength)
 }
 
-// cancelTask ends a task on behalf of the agent that began it.
+// cancelTask ends a task on behalf of the agent that began it. One that is canceled already is
+// the answer again. // source: A2A 1.0 section 3.1.5
 func (b *Bridge) cancelTask(c *call) (any, error) {
 	in, err := readTask(c)
 	if err != nil {
@@ -70,7 +71,9 @@ func (b *Bridge) cancelTask(c *call) (any, error) {
 		Conversation: s.ConversationID(), By: []parley.AgentID{s.Initiator()}, Status: conversation.Canceled.String(),
 	})
 	if errors.Is(err, conversation.ErrInvalidTransition) {
-		return nil, errCancelable
+		if s, err = b.visible(c, in.ID); err == nil && s.GetStatus() != conversation.Canceled {
+			err = errCancelable
+		}
 	}
 	if err != nil {
 		return nil, err
