@@ -130,7 +130,7 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	h.service.Proxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	ask := func(from, client, secret string) int {
 		basic := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(client+":"+secret))
-		return p.ask("POST", "/oauth/token", "", basic, "X-Forwarded-For: "+from).status
+		return p.ask("POST", "/oauth/token", grantRequest, basic, "X-Forwarded-For: "+from).status
 	}
 	judged := 0
 	for i := range 60 {
@@ -149,6 +149,8 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	}
 	return faults
 }
+
+const grantRequest = `{"grant_type":"client_credentials"}`
 
 // TestGuessesAreLimitedByAddress: guesses at secrets are limited by address and lock no
 // client out.
@@ -380,7 +382,7 @@ func TestConcurrentGuessesAreLimited(t *testing.T) {
 	p.token = ""
 	ask := func(secret string) int {
 		basic := base64.StdEncoding.EncodeToString([]byte(client.String() + ":" + secret))
-		return p.ask("POST", "/oauth/token", "", "Authorization: Basic "+basic).status
+		return p.ask("POST", "/oauth/token", grantRequest, "Authorization: Basic "+basic).status
 	}
 	for range 20 {
 		if status := ask(secret); status != 200 {

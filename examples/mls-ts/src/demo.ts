@@ -34,7 +34,7 @@ async function register(slug: string): Promise<() => Promise<string>> {
   let [token, until] = ['', 0]
   return async () => {
     if (Date.now() < until) return token
-    const granted = await call<{ access_token: string; expires_in: number }>('POST', '/oauth/token', {}, { Authorization: `Basic ${basic}` })
+    const granted = await call<{ access_token: string; expires_in: number }>('POST', '/oauth/token', { grant_type: 'client_credentials' }, { Authorization: `Basic ${basic}` })
     until = Date.now() + 1000 * (granted.expires_in - 60)
     return token = granted.access_token
   }

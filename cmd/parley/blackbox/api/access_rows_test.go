@@ -19,7 +19,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /auth/verify-email": func(*accessScene) accessAsk {
 		return accessAsk{"/auth/verify-email", obj{"token": "none"}}
 	},
-	"POST /oauth/token":                           plainAsk("/oauth/token"),
+	"POST /oauth/token": func(*accessScene) accessAsk {
+		return accessAsk{"/oauth/token", obj{"grant_type": "client_credentials"}}
+	},
 	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
 	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
 

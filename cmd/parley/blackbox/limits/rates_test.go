@@ -191,7 +191,7 @@ func TestGuessesDoNotLockClientsOut(t *testing.T) {
 	s := kit.Start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
 	o := s.Org(t)
 	ask := func(from, client, secret string) *kit.Answer {
-		return s.Call(t, "", "POST", "/oauth/token", nil, "Authorization", kit.Basic(client, secret), "X-Forwarded-For", from)
+		return s.Call(t, "", "POST", "/oauth/token", obj{"grant_type": "client_credentials"}, "Authorization", kit.Basic(client, secret), "X-Forwarded-For", from)
 	}
 	wrong := ask("192.0.2.1", o.Client, "wrong").Want(401)
 	unknown := ask("192.0.2.1", kit.Nobody, "wrong").Want(401)
