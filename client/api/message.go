@@ -93,11 +93,12 @@ type Send struct {
 	// FromHandle names the sender and takes precedence over ActingAgent.
 	FromHandle *string `json:"from_handle,omitzero" pattern:"@" words:"a handle with an @, such as name@org.domain"`
 	// Type has three dot-separated segments or more.
-	Type               string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
-	EncryptedPayload   string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
-	EncryptionVersion  string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
-	SenderSigningKid   *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
-	Metadata           Object  `json:"metadata,omitzero" maxBytes:"4096"`
+	Type              string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
+	EncryptedPayload  string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
+	EncryptionVersion string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
+	SenderSigningKid  *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
+	// Metadata has the members provenance, group_invite and a2a from the server only.
+	Metadata           Object  `json:"metadata,omitzero" maxBytes:"4096" reserved:"provenance,group_invite,a2a"`
 	ContentType        string  `json:"content_type,omitzero" default:"application/json" maxLength:"255"`
 	PayloadSchema      *string `json:"payload_schema,omitzero" maxLength:"2048"`
 	SenderAttestations Array   `json:"sender_attestations,omitzero" maxBytes:"8192"`
@@ -148,11 +149,13 @@ type Reply struct {
 	// "<brand>-msg-v1\n" and the SHA-256 of the raw body in lowercase hex.
 	MessageSignature *string `json:"-" header:"X-Svc-Message-Signature"`
 
-	Type                 string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
-	EncryptedPayload     string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
-	EncryptionVersion    string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
-	SenderSigningKid     *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
-	Metadata             Object  `json:"metadata,omitzero" maxBytes:"4096"`
+	Type              string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
+	EncryptedPayload  string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
+	EncryptionVersion string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
+	SenderSigningKid  *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
+	// Metadata has the members provenance and group_invite from the server only; a2a may have
+	// parts, cleartext and as, by which the reply is read over A2A.
+	Metadata             Object  `json:"metadata,omitzero" maxBytes:"4096" reserved:"provenance,group_invite,a2a=parts cleartext as"`
 	ContentType          string  `json:"content_type,omitzero" default:"application/json" maxLength:"255"`
 	PayloadSchema        *string `json:"payload_schema,omitzero" maxLength:"2048"`
 	SenderAttestations   Array   `json:"sender_attestations,omitzero" maxBytes:"8192"`

@@ -244,14 +244,15 @@ func (m *outgoing) key(to parley.AgentID) string {
 	return "a2a:" + hex.EncodeToString(sum[:16])
 }
 
-// metadata returns the metadata that the message has besides a2a.
+// metadata returns the metadata that the message has besides what the server writes.
 func (m *outgoing) metadata() (api.Object, error) {
 	given := m.text.Metadata
 	if len(given) == 0 || given.Kind() == 'n' {
 		return nil, nil
 	}
 	given = given.Clone()
-	if err := given.Compact(); err != nil || len(given) > parley.MetadataBytesMax {
+	err := given.Format() // which resolves escapes in names
+	if given = rest.WithoutMembers(given, "provenance", "group_invite", "a2a"); err != nil || len(given) > parley.MetadataBytesMax {
 		return nil, invalid("message.metadata", fmt.Sprintf("takes more than %d bytes of JSON", parley.MetadataBytesMax))
 	}
 	return api.Object(given), nil

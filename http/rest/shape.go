@@ -47,10 +47,12 @@ type rules struct {
 	minItems         int
 	maxItems         int
 	maxBytes         int
-	format           string
-	split            bool
-	preset           string // the default, as written in the tag
-	hasPreset        bool
+	// reserved are members of an object that the server writes: a client's are dropped.
+	reserved  reservedMembers
+	format    string
+	split     bool
+	preset    string // the default, as written in the tag
+	hasPreset bool
 }
 
 // shape describes how one value is read: its kind, its Go type, its rules.
@@ -315,6 +317,7 @@ func rulesOf(tag reflect.StructTag) (r rules, err error) {
 	r.minimum, r.hasMin = number("minimum")
 	r.maximum, r.hasMax = number("maximum")
 	r.format = tag.Get("format")
+	r.reserved = reservedOf(tag.Get("reserved"))
 	r.split = tag.Get("split") == "true"
 	r.preset, r.hasPreset = tag.Lookup("default")
 	if words := tag.Get("enum"); words != "" {

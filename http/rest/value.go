@@ -280,7 +280,7 @@ func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *S
 			return
 		}
 	}
-	if !finite(own) {
+	if own = s.reserved.dropFrom(own); !finite(own) {
 		faults.add(at, faultFinite, msgFinite)
 	}
 	if s.maxBytes > 0 && len(own) > s.maxBytes {

@@ -15,10 +15,11 @@ var coreTypes = map[string]bool{
 	"dm": true, "task_request": true, "task_response": true, "status_update": true, "negotiation": true, "receipt": true,
 	"error": true, "capability_query": true, "capability_response": true, "payment_request": true, "payment_confirmation": true,
 	"consent_request": true, "consent_grant": true, "consent_revoke": true, "identity_verification": true,
-	"sender_key_distribution": true, "sender_key_request": true, "group_invite": true,
+	"sender_key_distribution": true, "sender_key_request": true,
 }
 
-// CheckType refuses types of the reserved namespace that the specification does not have.
+// CheckType refuses types of the reserved namespace that the specification does not have, and
+// group_invite, which only the server sends.
 func (d *Desk) CheckType(messageType string) error {
 	word, reserved := strings.CutPrefix(messageType, d.brand+".v1.")
 	if reserved && !coreTypes[word] {

@@ -80,6 +80,29 @@ func TestProvenance(t *testing.T) {
 	})
 }
 
+// TestServersMetadata: what the server writes into metadata is dropped from what a client sends,
+// before its bytes are counted, and invitations are the server's.
+func TestServersMetadata(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		long := strings.Repeat("x", 4000)
+		forged := obj{
+			"provenance": obj{"note": long}, "group_invite": obj{"group_id": kit.Nobody, "note": long},
+			"a2a": obj{"task_id": kit.Nobody, "message_id": long, "parts": []any{obj{"text": "x"}}, "cleartext": true},
+		}
+		m := a.TrySend(b, obj{"metadata": kit.Merged(kit.Object(4096), forged)}).Want(201)
+		kit.Exactly(t, "metadata of a send", m.At("metadata").(obj), "k provenance")
+		kit.Exactly(t, "metadata of what arrived", b.Get("/messages/"+m.Str("id")).Want(200).At("metadata").(obj), "k provenance")
+		r := b.TryReply(m.Body, obj{"metadata": forged}).Want(201)
+		kit.Exactly(t, "metadata of a reply", r.At("metadata").(obj), "a2a provenance")
+		r.Is("metadata.a2a", obj{"parts": []any{obj{"text": "x"}}, "cleartext": true})
+		r = b.TryReply(m.Body, obj{"metadata": obj{"a2a": "text"}}).Want(201)
+		kit.Exactly(t, "metadata of a reply without an object", r.At("metadata").(obj), "provenance")
+		a.TrySend(b, obj{"type": "svc.v1.group_invite"}).Invalid("body.type", "")
+		b.TryReply(m.Body, obj{"type": "svc.v1.group_invite"}).Invalid("body.type", "")
+	})
+}
+
 // attestation returns a JWS by an unknown key, n bytes as a compact array.
 func attestation(n int) []any {
 	for kid := "nobody-knows"; ; kid = kid[1:] {
