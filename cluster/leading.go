@@ -84,7 +84,7 @@ func (m *Member) Led(term uint64) {
 // Lost implements consensus.Handler.
 func (m *Member) Lost(term uint64) {
 	m.changes <- func() error {
-		m.replica.StepDown(func() int { return m.unproposedOf(term) })
+		m.replica.StepDown(func() int { return unproposedOf(m, term) })
 		if m.leading != nil {
 			m.leading.End()
 		}
@@ -96,7 +96,7 @@ func (m *Member) Lost(term uint64) {
 // The store proposes no more of them, but some may be on their way to the loop, which reports that
 // it does not propose them at the end of its turn. If the loop does not come to that, fewer are
 // counted: their outcome is unknown then.
-func (m *Member) unproposedOf(term uint64) (count int) {
+func unproposedOf(m *Member, term uint64) (count int) {
 	ctx, cancel := context.WithTimeout(context.Background(), unproposedWait)
 	defer cancel()
 	for range 2 { // in two turns

@@ -300,7 +300,7 @@ func (c *Core) send(m *raftpb.Message) {
 	case raftpb.MsgApp:
 		c.learn()
 		out.Known = c.known
-		if earlier := c.sentBefore(m); earlier != nil {
+		if earlier := c.turn.sentBefore(m); earlier != nil {
 			*earlier = out
 			return
 		}
@@ -316,15 +316,15 @@ func (c *Core) send(m *raftpb.Message) {
 // sentBefore returns the message of this turn that has the same entries for the same member.
 // Raft sends them anew at each answer to a heartbeat until the member has them, and one that was
 // busy answers a hundred at once: their copies would keep the leader's loop for half a second.
-func (c *Core) sentBefore(m *raftpb.Message) *Message {
+func (t *Turn) sentBefore(m *raftpb.Message) *Message {
 	if len(m.Entries) == 0 {
 		return nil
 	}
-	for i := range c.turn.Messages {
-		one := c.turn.Messages[i].Raft
+	for i := range t.Messages {
+		one := t.Messages[i].Raft
 		if one.GetType() == raftpb.MsgApp && one.GetTo() == m.GetTo() && one.GetTerm() == m.GetTerm() &&
 			one.GetIndex() == m.GetIndex() && len(one.Entries) == len(m.Entries) {
-			return &c.turn.Messages[i]
+			return &t.Messages[i]
 		}
 	}
 	return nil
