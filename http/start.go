@@ -13,7 +13,7 @@ import (
 // JSON to other clients.
 func (s serverInfo) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, error) {
 	c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
-	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	rest.AddVary(&c.RequestCtx().Response.Header, fasthttp.HeaderAccept)
 	if !rest.AcceptsHTML([]byte(in.Accept)) {
 		link := func(path string) string { return s.BaseURL + path }
 		body, err := json.Marshal(api.Start{

@@ -59,7 +59,7 @@ func (s Identity) didAddress(h parley.Handle) string {
 func (s Identity) DID(c *rest.Call, in *api.GetDIDDocument) (rest.Rendered, error) {
 	// Some caches do not make the host a part of their key: agents of different
 	// organizations may have the same name.
-	c.SetHeader("Vary", "Host")
+	rest.AddVary(&c.RequestCtx().Response.Header, "Host")
 	slug := parley.SlugOfHost(in.Host, s.Show.Domain)
 	if s.Dev && in.Org != nil {
 		slug = *in.Org

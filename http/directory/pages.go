@@ -165,7 +165,7 @@ func (s Pages) Asset(c *rest.Call, in *web.AssetName) error {
 		return parley.ErrNotFound
 	}
 	c.SetHeader(fasthttp.HeaderCacheControl, assetCache)
-	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
+	rest.AddVary(&c.RequestCtx().Response.Header, fasthttp.HeaderAcceptEncoding)
 	if c.RequestCtx().Request.Header.HasAcceptEncoding("gzip") {
 		c.SetHeader(fasthttp.HeaderContentEncoding, "gzip")
 		c.Static(file.Media, file.Packed)

@@ -128,7 +128,7 @@ func page(c *rest.Call, name string) error {
 	h.Set(fasthttp.HeaderCacheControl, pageCache)
 	body := file.packed
 	if body != nil {
-		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
+		rest.AddVary(h, fasthttp.HeaderAcceptEncoding)
 	}
 	if body != nil && c.RequestCtx().Request.Header.HasAcceptEncoding("gzip") {
 		h.SetContentEncoding("gzip")

@@ -179,6 +179,9 @@ func (s *answers) begin(ctx *fasthttp.RequestCtx) string {
 	h.SetCanonical(headerRequestID, []byte(id))
 	h.SetCanonical(headerNoSniff, valueNoSniff)
 	h.SetCanonical(headerReferrer, valueNoReferrer)
+	if s.origins != nil {
+		s.origins.permit(ctx)
+	}
 	return id
 }
 

@@ -60,6 +60,8 @@ type Options struct {
 	// Leaving, if set, reports that clients should connect elsewhere from now on: each answer
 	// closes its connection.
 	Leaving func() bool
+	// Origins are the web origins whose pages may call every route.
+	Origins *Origins
 	// Overload rejects requests while too many goroutines wait for a processor. nil means
 	// that none is rejected.
 	Overload *overload.Limiter

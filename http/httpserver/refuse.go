@@ -37,6 +37,7 @@ type answers struct {
 	errorPage    func(string, *rest.Problem, string) rest.HTML
 	damaged      func(reads bool) *parley.Refusal
 	overload     *overload.Limiter
+	origins      *Origins
 	draining     chan struct{}
 }
 
@@ -77,7 +78,7 @@ func (s *answers) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err
 		ctx.SetStatusCode(p.Status)
 		page := s.errorPage(string(ctx.URI().PathOriginal()), &p, id)
 		h.Set("Content-Security-Policy", page.Policy)
-		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+		rest.AddVary(h, fasthttp.HeaderAccept)
 		h.Set(fasthttp.HeaderCacheControl, "no-store")
 		ctx.SetContentType(rest.HTMLMedia)
 		ctx.SetBody(page.Body)
@@ -166,6 +167,6 @@ func (s *answers) noRoom() []byte {
 	body := p.Body(id)
 	b := []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + rest.JSONMedia + "\r\nConnection: close\r\n" +
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nX-Request-Id: " + id +
-		"\r\nRetry-After: " + strconv.Itoa(p.RetryAfter()) + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
+		"\r\nRetry-After: " + strconv.Itoa(p.RetryAfter()) + "\r\n" + s.origins.unreadHead() + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
 	return append(b, body...)
 }

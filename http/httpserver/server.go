@@ -60,7 +60,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		answers: answers{
 			routes: append(slices.Clone(o.Routes), docs.Routes(o.Brand, o.Version)...), logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
-			observe: o.Observe, errorPage: o.ErrorPage, damaged: o.Damaged, overload: o.Overload, draining: make(chan struct{}),
+			observe: o.Observe, errorPage: o.ErrorPage, damaged: o.Damaged, overload: o.Overload, origins: o.Origins, draining: make(chan struct{}),
 		},
 		bodies: bodies{auth: o.Authenticator}, judge: o.Admit, leaving: o.Leaving, bounds: o.Connections,
 	}
@@ -295,7 +295,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	h := &ctx.Response.Header
 	if r.Access != rest.Public {
 		h.Set(fasthttp.HeaderCacheControl, "no-store")
-	} else if r.Method == fasthttp.MethodGet {
+	} else if r.Method == fasthttp.MethodGet && !permitted(h) {
 		h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
 		h.Set(fasthttp.HeaderAccessControlExposeHeaders, "ETag, Retry-After, X-Request-ID")
 	}
@@ -332,10 +332,14 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 	return nil
 }
 
-// options answers with the methods of a path, and allows browsers to read public GETs
-// from any origin. The router has set Allow.
+// options answers with the methods of a path. It allows browsers to read public GETs from any
+// origin, and pages of listed origins all methods. The router has set Allow.
 func (s *Server) options(ctx *fasthttp.RequestCtx) {
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
+	if permitted(&ctx.Response.Header) {
+		preflight(ctx)
+		return
+	}
 	lookup, _ := s.gets.Lookup(fasthttp.MethodGet, string(ctx.URI().PathOriginal()), ctx)
 	if lookup == nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,17 @@ func (c *Call) document(body []byte, modified time.Time, cache string) Rendered 
 		return Rendered{Code: fasthttp.StatusNotModified}
 	}
 	return Rendered{JSON: body}
+}
+
+// AddVary adds a request header to those that an answer depends on.
+func AddVary(h *fasthttp.ResponseHeader, name string) {
+	have := string(h.Peek(fasthttp.HeaderVary))
+	switch {
+	case have == "":
+		h.Set(fasthttp.HeaderVary, name)
+	case !slices.Contains(strings.Split(have, ", "), name):
+		h.Set(fasthttp.HeaderVary, have+", "+name)
+	}
 }
 
 // entityTag returns the entity tag of a body, which is a hash of it.

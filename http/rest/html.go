@@ -42,7 +42,7 @@ func (c *Call) HTML(of HTML) Rendered {
 	tag := entityTag(of.Body)
 	c.SetHeader(fasthttp.HeaderContentType, HTMLMedia)
 	c.SetHeader("Content-Security-Policy", of.Policy)
-	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	AddVary(&c.ctx.Response.Header, fasthttp.HeaderAccept)
 	c.SetHeader(fasthttp.HeaderCacheControl, CacheChecked)
 	c.SetHeader(fasthttp.HeaderETag, tag)
 	if c.has(tag, time.Time{}, CacheChecked) {

@@ -29,4 +29,4 @@ func (c *Call) appendHead(b []byte) []byte {
 
 // streamHeaders are the headers that the server has set before the stream takes its
 // connection over.
-var streamHeaders = append(RateHeaders[:], fasthttp.HeaderAccessControlAllowOrigin, fasthttp.HeaderAccessControlExposeHeaders)
+var streamHeaders = append(RateHeaders[:], fasthttp.HeaderAccessControlAllowOrigin, fasthttp.HeaderAccessControlExposeHeaders, fasthttp.HeaderVary)

@@ -19,6 +19,7 @@ import (
 	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/cmd/parley/telemetry"
+	"parley/http/httpserver"
 )
 
 // Config holds the settings of a server, and is the only place where flags, environment,
@@ -37,6 +38,7 @@ type Config struct {
 	BaseURL               string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
 	Domain                string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
 	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Brand in header names (X-Svc-Agent) and in reserved message types (svc.v1.dm)."`
+	CORSOrigins           []string  `name:"cors-origins" env:"PARLEY_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins of web pages that may call the public API from a browser, such as https://app.example; repeated, or separated by commas; * is any. Default: none."`
 	Dev                   bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, webhook targets may be http and loopback, readable log."`
 	PowBits               int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
 	SigningKeyDays        int       `env:"PARLEY_SIGNING_KEY_DAYS" default:"90" help:"Days after which the key that signs access tokens is replaced."`
@@ -208,6 +210,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--connections-per-address: %d is negative", c.ConnectionsPerAddress)
 	case c.Journals < 1 || c.Journals > journalsMax:
 		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
+	}
+	if _, err := httpserver.ParseOrigins(c.CORSOrigins); err != nil {
+		return fmt.Errorf("--cors-origins: %w", err)
 	}
 	if err := c.Memory.validate(); err != nil {
 		return err

@@ -88,6 +88,7 @@ log-level = "debug"
 provider-name = "Acme GmbH"
 subprocessors = ["Hosting AG", "Mail, Ltd."]
 notice-updated = "2026-11-20"
+cors-origins = ["https://app.example", "http://localhost:3000"]
 `)
 	t.Setenv("PARLEY_CONFIG", path)
 	cfg, err := parseServe(t)
@@ -100,8 +101,9 @@ notice-updated = "2026-11-20"
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
 		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
-		Embeddings: Embeddings{Embeddings: "embedded", EmbeddingsThreshold: 0.3},
-		Notice:     Notice{ProviderName: "Acme GmbH", Subprocessors: []string{"Hosting AG", "Mail, Ltd."}, NoticeUpdated: "2026-11-20"},
+		Embeddings:  Embeddings{Embeddings: "embedded", EmbeddingsThreshold: 0.3},
+		Notice:      Notice{ProviderName: "Acme GmbH", Subprocessors: []string{"Hosting AG", "Mail, Ltd."}, NoticeUpdated: "2026-11-20"},
+		CORSOrigins: []string{"https://app.example", "http://localhost:3000"},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -145,6 +147,8 @@ func TestConfigRefusals(t *testing.T) {
 		{[]string{"--listen", "8080"}, "host:port"},
 		{[]string{"--listen", "127.0.0.1:65536"}, "host:port"},
 		{[]string{"--admin-listen", "x"}, "--admin-listen"},
+		{[]string{"--cors-origins", "https://app.example/"}, `--cors-origins: "https://app.example/"`},
+		{[]string{"--cors-origins", "*,https://app.example"}, "--cors-origins: *"},
 		{[]string{"--data", ""}, "--data"},
 		{[]string{"--base-url", "parley.example"}, "--base-url"},
 		{[]string{"--base-url", "https://u@parley.example"}, "--base-url"},
@@ -295,5 +299,13 @@ func TestTracingSettings(t *testing.T) {
 		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s %s: %v", c.flag, c.value, err)
 		}
+	}
+}
+
+// TestNoCORSOrigins: an empty variable, as files of containers set it, is none.
+func TestNoCORSOrigins(t *testing.T) {
+	t.Setenv("PARLEY_CORS_ORIGINS", "")
+	if cfg, err := parseServe(t); err != nil || len(cfg.CORSOrigins) != 0 {
+		t.Errorf("%q, %v", cfg.CORSOrigins, err)
 	}
 }

@@ -126,6 +126,7 @@ func (c *Config) alike() []string {
 	return []string{
 		"--base-url=" + strings.TrimSuffix(cmp.Or(c.BaseURL, c.Listen), "/"), "--domain=" + c.Domain, "--brand=" + c.Brand, fmt.Sprint("--pow-bits=", c.PowBits),
 		"--tier1=" + c.Tier1, "--quota-profile=" + c.QuotaProfile, "--quota=" + joined(c.Quota), "--rate=" + joined(c.Rate), "--poll-limit=" + c.PollLimit.String(),
+		"--cors-origins=" + strings.Join(slices.Sorted(slices.Values(c.CORSOrigins)), " "),
 	}
 }
 

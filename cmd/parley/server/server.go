@@ -284,6 +284,10 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	origins, err := httpserver.ParseOrigins(cfg.CORSOrigins)
+	if err != nil {
+		return err
+	}
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	budget := limit.NewBudget(cfg.requestMemory())
@@ -304,7 +308,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 			Total: machine.ConnectionsMax(machine.FilesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
-		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, Resolve: h.service.Resolve, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged, Leaving: h.member.leaving(),
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, Resolve: h.service.Resolve, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged, Leaving: h.member.leaving(), Origins: origins,
 	})
 	if err != nil {
 		return err
