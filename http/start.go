@@ -26,7 +26,7 @@ func (s serverInfo) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, er
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	return c.HTML(of), nil
+	return c.HTML(of)
 }
 
 // ErrorPage renders a refusal of a request for a path, for httpserver.Options.

@@ -2,8 +2,7 @@ package directory
 
 import (
 	"strings"
-
-	"github.com/valyala/fasthttp"
+	"sync"
 
 	index "parley/actors/directory"
 	"parley/client/api"
@@ -21,6 +20,15 @@ const (
 
 // assetCache is how long clients keep a file whose name has a hash of its contents.
 const assetCache = "public, max-age=31536000, immutable"
+
+// assets are the files that pages load, by name.
+var assets = sync.OnceValue(func() map[string]*rest.Fixed {
+	all := map[string]*rest.Fixed{}
+	for _, a := range web.Assets {
+		all[a.Name] = rest.NewFixed(a.Media, a.Body, a.Packed)
+	}
+	return all
+})
 
 // pageOf returns a rendered page with its policy.
 func pageOf(body []byte, err error) (rest.HTML, error) {
@@ -160,17 +168,9 @@ func (s Pages) Group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
 
 // Asset returns a file that the pages load.
 func (s Pages) Asset(c *rest.Call, in *web.AssetName) error {
-	file := web.FindAsset(in.File)
-	if file == nil {
+	file, found := assets()[in.File]
+	if !found {
 		return parley.ErrNotFound
 	}
-	c.SetHeader(fasthttp.HeaderCacheControl, assetCache)
-	rest.AddVary(&c.RequestCtx().Response.Header, fasthttp.HeaderAcceptEncoding)
-	if c.RequestCtx().Request.Header.HasAcceptEncoding("gzip") {
-		c.SetHeader(fasthttp.HeaderContentEncoding, "gzip")
-		c.Static(file.Media, file.Packed)
-		return nil
-	}
-	c.Static(file.Media, file.Body)
-	return nil
+	return c.Static(file, assetCache)
 }

@@ -2,12 +2,8 @@
 package docs
 
 import (
-	"bytes"
-	"compress/gzip"
 	"embed"
 	"errors"
-	"fmt"
-	"io"
 	"path"
 	"strings"
 	"sync"
@@ -58,15 +54,13 @@ const (
 
 // Routes are the routes of the document and the page.
 func Routes(brand, version string) []rest.Route {
-	document := sync.OnceValue(func() []byte { return Document(brand, version) })
+	document := sync.OnceValue(func() *rest.Fixed { return rest.NewFixed(rest.JSONMedia, Document(brand, version), nil) })
 	return []rest.Route{
 		rest.Raw(fasthttp.MethodGet, "/openapi.json", rest.Public, rest.JSONMedia, "This description, OpenAPI 3.1.", func(c *rest.Call, _ *struct{}) error {
-			c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
-			c.Static(rest.JSONMedia, document())
-			return nil
+			return c.Static(document(), rest.CacheChecked)
 		}),
 		rest.Raw(fasthttp.MethodGet, "/docs", rest.Public, pageMedia[".html"], "The description as a page to read and try.", func(c *rest.Call, _ *struct{}) error {
-			return pageAbove(c, "index.html")
+			return page(c, front)
 		}),
 		rest.Raw(fasthttp.MethodGet, File, rest.Public, "*/*", "The files of that page.", func(c *rest.Call, in *pageFile) error {
 			return page(c, in.File)
@@ -74,28 +68,28 @@ func Routes(brand, version string) []rest.Route {
 	}
 }
 
-// document is one file of the page.
-type document struct {
-	// packed is the file compressed, nil if it is kept as it is.
-	packed []byte
-	// plain gives the file as it is. One that is kept compressed is inflated once,
-	// for the first client that takes no gzip, and stays so.
-	plain func() ([]byte, error)
-}
+// front is the first page as it is under the folder's own name. No file is called so.
+const front = "/"
 
 // documents are the files of the page by name.
-var documents = sync.OnceValues(func() (map[string]document, error) {
-	files := map[string]document{}
+var documents = sync.OnceValues(func() (map[string]*rest.Fixed, error) {
+	files := map[string]*rest.Fixed{}
 	list, err := pageFiles.ReadDir(".")
 	for _, f := range list {
 		body, unread := pageFiles.ReadFile(f.Name())
 		if err = errors.Join(err, unread); err != nil {
 			break
 		}
-		if name, packed := strings.CutSuffix(f.Name(), ".gz"); packed {
-			files[name] = document{packed: body, plain: sync.OnceValues(func() ([]byte, error) { return inflate(body) })}
-		} else {
-			files[name] = document{plain: func() ([]byte, error) { return body, nil }}
+		name, packed := strings.CutSuffix(f.Name(), ".gz")
+		media := pageMedia[path.Ext(name)]
+		switch {
+		case packed:
+			files[name] = rest.NewFixed(media, nil, body)
+		case name == "index.html":
+			files[front] = rest.NewFixed(media, []byte(above.Replace(string(body))), nil)
+			fallthrough
+		default:
+			files[name] = rest.NewFixed(media, body, nil)
 		}
 	}
 	return files, err
@@ -104,14 +98,6 @@ var documents = sync.OnceValues(func() (map[string]document, error) {
 // above makes the links of a page of the folder those of one that is served under
 // the folder's own name. Links stay relative: a proxy may add a prefix to paths.
 var above = strings.NewReplacer(`href="../`, `href="`, `href="`, `href="docs/`, `src="`, `src="docs/`)
-
-// pageAbove serves a page of the folder under the folder's own name.
-func pageAbove(c *rest.Call, name string) error {
-	err := page(c, name)
-	answer := &c.RequestCtx().Response
-	answer.SetBodyString(above.Replace(string(answer.Body())))
-	return err
-}
 
 // page serves one file of the documentation page.
 func page(c *rest.Call, name string) error {
@@ -123,26 +109,6 @@ func page(c *rest.Call, name string) error {
 	if !found {
 		return parley.ErrNotFound
 	}
-	h := &c.RequestCtx().Response.Header
-	h.Set("Content-Security-Policy", pagePolicy)
-	h.Set(fasthttp.HeaderCacheControl, pageCache)
-	body := file.packed
-	if body != nil {
-		rest.AddVary(h, fasthttp.HeaderAcceptEncoding)
-	}
-	if body != nil && c.RequestCtx().Request.Header.HasAcceptEncoding("gzip") {
-		h.SetContentEncoding("gzip")
-	} else if body, err = file.plain(); err != nil {
-		return err
-	}
-	c.Static(pageMedia[path.Ext(name)], body)
-	return nil
-}
-
-func inflate(compressed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, fmt.Errorf("open a page file: %w", err)
-	}
-	return io.ReadAll(r)
+	c.SetHeader("Content-Security-Policy", pagePolicy)
+	return c.Static(file, pageCache)
 }

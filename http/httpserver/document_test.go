@@ -1,7 +1,10 @@
 package httpserver
 
 import (
+	"compress/gzip"
+	"io"
 	stdhttp "net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +85,57 @@ func TestDocument(t *testing.T) {
 			if a.StatusCode != c.status || (a.body == "") != (c.status == 304 || method == "HEAD") || a.Header.Get("ETag") != tag {
 				t.Errorf("%s, %s: %d %q, want %d", method, name, a.StatusCode, a.body, c.status)
 			}
+		}
+	}
+}
+
+// TestDocumentForms: a document above 8 KiB has two forms, each with its tag; what it says is the
+// same. A smaller one has one.
+func TestDocumentForms(t *testing.T) {
+	s := newDocuments(t)
+	s.at(10_000, 2_300)
+	s.text.Store(strings.Repeat("large ", 20_000))
+	inflated := func(a answered) string {
+		r, err := gzip.NewReader(strings.NewReader(a.body))
+		if err != nil {
+			t.Fatalf("%v %v", err, a.Header)
+		}
+		plain, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(plain)
+	}
+	for _, path := range []string{"/kept", "/openapi.json", "/docs/swagger-ui.css", "/docs/LICENSE"} {
+		plain, packed := s.ask(t, "GET", path, "", "Accept-Encoding: gzip;q=0"), s.ask(t, "GET", path, "", "Accept-Encoding: br, gzip")
+		tags := [2]string{plain.Header.Get("ETag"), packed.Header.Get("ETag")}
+		if plain.StatusCode != 200 || packed.StatusCode != 200 || plain.Header.Get("Content-Encoding") != "" || packed.Header.Get("Content-Encoding") != "gzip" || inflated(packed) != plain.body || len(packed.body)*2 > len(plain.body) {
+			t.Errorf("%s: %d bytes %v, %d bytes %v", path, len(plain.body), plain.Header, len(packed.body), packed.Header)
+		}
+		if tags[0] == tags[1] || !strings.HasPrefix(tags[0], `"`) || !strings.HasPrefix(tags[1], `"`) {
+			t.Errorf("%s has the tags %s and %s", path, tags[0], tags[1])
+		}
+		for form, accept := range []string{"Accept-Encoding: identity", "Accept-Encoding: *"} {
+			for _, method := range []string{"GET", "HEAD"} {
+				for of, tag := range tags {
+					want := map[bool]int{true: 304, false: 200}[of == form]
+					a := s.ask(t, method, path, "", accept, "If-None-Match: "+tag)
+					if a.StatusCode != want || a.Header.Get("ETag") != tags[form] || a.Header.Get("Vary") != "Accept-Encoding" || (a.body == "") != (want == 304 || method == "HEAD") {
+						t.Errorf("%s %s with %s and %s: %d %v", method, path, accept, tag, a.StatusCode, a.Header)
+					}
+				}
+				length := [2]int{len(plain.body), len(packed.body)}[form]
+				if a := s.ask(t, method, path, "", accept); a.ContentLength != int64(length) {
+					t.Errorf("%s %s with %s announces %d bytes of %d", method, path, accept, a.ContentLength, length)
+				}
+			}
+		}
+	}
+	s.text.Store("small")
+	for _, path := range []string{"/kept", "/docs/page.css"} {
+		a := s.ask(t, "GET", path, "", "Accept-Encoding: gzip")
+		if a.Header.Get("Content-Encoding") != "" || a.Header.Get("Vary") != "" || a.Header.Get("ETag") == "" {
+			t.Errorf("%s: %v", path, a.Header)
 		}
 	}
 }

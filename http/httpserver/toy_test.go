@@ -276,7 +276,7 @@ func parse(t *testing.T, r *bufio.Reader, method string) answered {
 		t.Fatal(err)
 	}
 	a := answered{Response: response, body: string(body)}
-	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") && len(body) > 0 {
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") && response.Header.Get("Content-Encoding") == "" && len(body) > 0 {
 		if err := json.Unmarshal(body, &a.json); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}

@@ -101,7 +101,8 @@ type Rendered struct {
 	// Code is the status; 0 means the route's own.
 	Code int
 	// JSON is sent unchanged.
-	JSON []byte
+	JSON   []byte
+	packed bool // JSON is compressed by gzip
 	// on is the buffer that holds JSON, if any.
 	on *buffer.Buffer
 }
@@ -212,15 +213,6 @@ func PeerOf(ip net.IP) netip.Addr {
 // answer or hijack the connection.
 func (c *Call) RequestCtx() *fasthttp.RequestCtx { return c.ctx }
 
-// Static answers with bytes that never change. They are not copied.
-func (c *Call) Static(media string, body []byte) {
-	c.ctx.SetContentType(media)
-	c.ctx.Response.SetBodyRaw(body)
-	if len(body) > limit.Small {
-		connlimit.Charge(c.ctx.Conn(), c.Account())
-	}
-}
-
 // noteKey is the user value under which Note keeps its value.
 type noteKey struct{}
 
@@ -276,6 +268,9 @@ func (c *Call) answer(out any) error {
 		}
 		if err := c.send(status, out.JSON, out.on); err != nil {
 			return err
+		}
+		if out.packed {
+			c.ctx.Response.Header.SetContentEncoding("gzip")
 		}
 		c.done()
 		return nil

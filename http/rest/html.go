@@ -26,7 +26,11 @@ func Page[In any](path, summary string, h func(*Call, *In) (HTML, error)) Route 
 		if err != nil {
 			return err
 		}
-		return c.answer(c.HTML(of))
+		out, err := c.HTML(of)
+		if err != nil {
+			return err
+		}
+		return c.answer(out)
 	}).ForPeople()
 }
 
@@ -38,17 +42,11 @@ func (r Route) ForPeople() Route {
 
 // HTML answers with a page, or with 304 if the caller already has it. Caches ask at every
 // use whether it has changed: what it shows may be withdrawn at any time.
-func (c *Call) HTML(of HTML) Rendered {
-	tag := entityTag(of.Body)
+func (c *Call) HTML(of HTML) (Rendered, error) {
 	c.SetHeader(fasthttp.HeaderContentType, HTMLMedia)
 	c.SetHeader("Content-Security-Policy", of.Policy)
 	AddVary(&c.ctx.Response.Header, fasthttp.HeaderAccept)
-	c.SetHeader(fasthttp.HeaderCacheControl, CacheChecked)
-	c.SetHeader(fasthttp.HeaderETag, tag)
-	if c.has(tag, time.Time{}, CacheChecked) {
-		return Rendered{Code: fasthttp.StatusNotModified}
-	}
-	return Rendered{JSON: of.Body}
+	return tagged(c, of.Body, time.Time{}, CacheChecked)
 }
 
 // AcceptsHTML reports whether an Accept header names HTML, as those of browsers do.

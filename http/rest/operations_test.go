@@ -136,9 +136,9 @@ var operations = map[string]operation{
 	"GET /find/groups":   {ID: "getGroupsPage", Headers: pageHeaders},
 	"GET /a/{handle}":    {ID: "getAgentPage", Headers: pageHeaders, Refuses: "gone"},
 	"GET /g/{handle}":    {ID: "getGroupPage", Headers: pageHeaders},
-	"GET /assets/{file}": {ID: "getAsset"},
+	"GET /assets/{file}": {ID: "getAsset", Headers: pageHeaders},
 
-	"GET /openapi.json": {ID: "getOpenAPI"},
-	"GET /docs":         {ID: "getDocumentation"},
-	"GET /docs/{file}":  {ID: "getDocumentationFile"},
+	"GET /openapi.json": {ID: "getOpenAPI", Headers: pageHeaders},
+	"GET /docs":         {ID: "getDocumentation", Headers: pageHeaders},
+	"GET /docs/{file}":  {ID: "getDocumentationFile", Headers: pageHeaders},
 }

@@ -44,12 +44,5 @@ func newAsset(name, media string, body []byte) *Asset {
 	}
 }
 
-// FindAsset returns the file with a name, nil if there is none.
-func FindAsset(name string) *Asset {
-	for _, a := range []*Asset{style, script, icon} {
-		if a.Name == name {
-			return a
-		}
-	}
-	return nil
-}
+// Assets are all files that pages load.
+var Assets = []*Asset{style, script, icon}
