@@ -97,6 +97,7 @@ func groupAskTypes() []any {
 		group.EndRequest{},
 		group.Change{},
 		group.ChangeRole{},
+		appointing{},
 		group.Member{},
 		group.Remove{},
 		[]parley.Seat{},

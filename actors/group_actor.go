@@ -81,6 +81,8 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 				return gs.remove(t, r)
 			case group.ChangeRole:
 				return gs.changeRole(t, r)
+			case appointing:
+				return gs.appoint(t, r)
 			case group.Delete:
 				return gs.delete(t, r)
 			case MLSCommit:

@@ -152,6 +152,20 @@ func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 	return m, nil
 }
 
+func (gs *Groups) appoint(t *groupTurn, c appointing) (any, error) {
+	t.State.setSeatLimit(c.SeatLimit)
+	c.Confined = c.InIsolated || c.In && t.State.Isolated
+	if err := gs.decide(t, c.Appoint); err != nil {
+		return nil, err
+	}
+	if o := t.State.OfferTo(c.Agent); o != nil {
+		id, offer := t.State.ID, o.GetNumber()
+		return &host.Unfinished{Finish: func() (any, error) { return gs.awaitSeat(id, offer) }}, nil
+	}
+	m, _ := t.State.Member(c.Agent)
+	return m, nil
+}
+
 // decide decides a command and adds its effects on other actors to the same entry. Events
 // are kept even if the answer is a refusal.
 func (gs *Groups) decide(t *groupTurn, c group.Command) error { return gs.decideWith(t, c, nil) }
@@ -194,7 +208,7 @@ func membersLeaving(s *group.State, c group.Command) (all []group.Member) {
 		for _, agent := range c.Removed {
 			add(agent)
 		}
-	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.EndRequest, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
+	case group.Answer, group.Appoint, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.EndRequest, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
 	}
 	return all
 }

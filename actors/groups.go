@@ -64,6 +64,13 @@ type joining struct {
 	In, InIsolated bool
 }
 
+// appointing is an Appoint of an agent that may be in other groups.
+type appointing struct {
+	group.Appoint
+	// In and InIsolated are those of Invitation.
+	In, InIsolated bool
+}
+
 // Concern is a live request about an agent.
 type Concern struct {
 	Request parley.JoinRequestID
@@ -286,6 +293,23 @@ func (gs *Groups) settled(id parley.GroupID, offered []parley.Seat, gone []parle
 // ChangeRole promotes or demotes a member.
 func (gs *Groups) ChangeRole(ctx context.Context, id parley.GroupID, c group.ChangeRole) (group.Member, error) {
 	return askGroup[group.Member](ctx, gs, id, 0, c)
+}
+
+// Appoint makes an agent an admin for the group's owner, and seats it if it is no member. It
+// fills in what is looked up.
+func (gs *Groups) Appoint(ctx context.Context, id parley.GroupID, c group.Appoint) (group.Member, error) {
+	a, err := gs.agents.Get(ctx, c.Agent)
+	if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
+		return group.Member{}, err
+	}
+	r := appointing{Appoint: c}
+	if r.Known = err == nil; r.Known {
+		r.Org, r.Revoked = a.Owner(), a.Revoked()
+		if r.In, r.InIsolated, err = gs.otherGroups(ctx, c.Agent, id); err != nil {
+			return group.Member{}, err
+		}
+	}
+	return askGroup[group.Member](ctx, gs, id, 0, r)
 }
 
 // awaitedMax bounds the number of affected agents that a change waits for.

@@ -69,6 +69,7 @@ const (
 	CardSecurityFields   Code = "card_security_fields"
 	DuplicateWebhook     Code = "duplicate_webhook"
 	EpochConflict        Code = "epoch_conflict"
+	Frozen               Code = "frozen"
 	HeadersTooLarge      Code = "headers_too_large"
 	KeyPackageInvalid    Code = "key_package_invalid"
 	InvalidRequest       Code = "invalid_request"

@@ -25,6 +25,9 @@ type Groups struct {
 	Members Call[api.ListMembers, api.Page[api.GroupMember]] `call:"GET /groups/{id}/members"`
 	// ChangeRole promotes or demotes a member.
 	ChangeRole Call[api.MemberPatch, api.GroupMember] `call:"PATCH /groups/{id}/members/{agent_id}"`
+	// AppointAdmin makes a member, or an agent of the owner, an admin of a group that has no
+	// admin of its owner, as a frozen one.
+	AppointAdmin Call[api.AppointAdmin, api.GroupMember] `call:"POST /groups/{id}/admins"`
 	// RemoveMember removes an agent from a group: itself, if it is the acting agent,
 	// otherwise by an admin. See Agent.LeaveGroup, which also drops the keys.
 	RemoveMember Command[api.RemoveMember] `call:"DELETE /groups/{id}/members/{agent_id}"`

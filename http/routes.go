@@ -156,6 +156,7 @@ func (s *Service) groupRoutes() []rest.Route {
 		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", group.Delete),
 		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", group.ListMembers),
 		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", group.PatchMember),
+		rest.Typed(post, "/groups/{id}/admins", rest.Bearer, 200, "Name an admin of a group that has none of its owner.", group.AppointAdmin),
 		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", group.RemoveMember),
 		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", group.Join),
 		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", requests.Invite),

@@ -39,7 +39,7 @@ func (d *decision) decide(c Command) error {
 		if c.Repeated {
 			return ErrCommitRepeated
 		}
-	case Answer, CastVote, Change, ChangeRole, Delete, EndRequest, Expire, Forget, Invite, Join, Remove: // decided below
+	case Answer, Appoint, CastVote, Change, ChangeRole, Delete, EndRequest, Expire, Forget, Invite, Join, Remove: // decided below
 	}
 	if !d.s.Exists() {
 		return ErrUnknown
@@ -51,7 +51,7 @@ func (d *decision) decide(c Command) error {
 		return d.forget(c)
 	case Expire:
 		return d.expire()
-	case CastVote, Change, ChangeRole, Commit, Delete, EndRequest, Found, Invite, Join, Remove, Send: // decided by asked
+	case Appoint, CastVote, Change, ChangeRole, Commit, Delete, EndRequest, Found, Invite, Join, Remove, Send: // decided by asked
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
@@ -64,7 +64,12 @@ func (d *decision) decide(c Command) error {
 
 // asked decides the commands of callers, in a group that is not deleted.
 func (d *decision) asked(c Command) error {
+	if err := d.halted(c); err != nil {
+		return err
+	}
 	switch c := c.(type) {
+	case Appoint:
+		return d.appoint(c)
 	case Change:
 		return d.change(c)
 	case Join:
@@ -192,12 +197,13 @@ func (d *decision) checkCapacity(limit *int) error {
 
 // offer keeps the next seat for an agent. asked: the agent itself asked for it just now,
 // so a failed offer answers the agent; otherwise it cancels the request.
-func (d *decision) offer(agent parley.AgentID, org parley.OrgID, r *Request, asked bool) {
+func (d *decision) offer(agent parley.AgentID, org parley.OrgID, r *Request, asked bool) *Offer {
 	o := &Offer{Number: d.s.LastOffer + d.offers() + 1, Agent: agent.Bytes(), Org: org.Bytes(), Role: RoleMember, Asked: asked}
 	if r != nil {
 		o.Request = r.GetId()
 	}
 	d.say(&Offered{Offer: o, AtMs: d.at()})
+	return o
 }
 
 func (d *decision) resolve(r *Request, status Status, reason string) {
@@ -257,6 +263,10 @@ func (d *decision) remove(c Remove) error {
 	}
 	e.Seat = m.Seat
 	d.say(e)
+	if len(d.s.members) == 1 && len(d.s.offers) == 0 {
+		d.end(nil) // it was frozen, and nobody is left
+		return nil
+	}
 	d.recount(c.SeatLimit, m)
 	return nil
 }
@@ -284,16 +294,16 @@ func (d *decision) kicker(c Remove) (Member, error) {
 	return by, ErrCommitRequired
 }
 
-// forget removes a revoked agent. If it was the last admin, another member succeeds it; a
-// group without members ends.
+// forget removes a revoked agent. If it was the last admin, the longest-seated member of the
+// owning organization succeeds it, or else the group is frozen; a group without members ends.
 func (d *decision) forget(c Forget) error {
 	if d.s.Deleted() {
 		return nil // the agent's answer settles an offer
 	}
-	offers := len(d.s.offers)
+	left := d.s.taken()
 	if o := d.s.OfferTo(c.Agent); o != nil {
 		d.say(&Withdrawn{Offer: o.GetNumber(), Reason: ReasonRevoked, AtMs: d.at()})
-		offers--
+		left--
 	}
 	if r := d.s.RequestOf(c.Agent); r != nil {
 		d.cancel(r, ReasonRevoked)
@@ -301,39 +311,38 @@ func (d *decision) forget(c Forget) error {
 	m, member := d.s.Member(c.Agent)
 	if member {
 		d.say(&Left{Seat: m.Seat, How: Departure_revoked, AtMs: d.at()})
+		left--
 	}
-	switch heir, found := d.heir(m); {
-	case !found && offers == 0:
+	switch {
+	case left == 0:
 		d.end(nil)
 		return nil
 	case !member:
 		return nil
-	case found && m.Role == Admin && d.s.admins == 1:
+	case m.Role == Admin && d.s.admins == 1:
+		heir, found := d.acting(Caller{Org: d.s.Org}, func(o Member) bool { return o.Seat != m.Seat })
+		if !found {
+			return nil // the group is frozen: this departure settles no request
+		}
 		d.say(&RoleChanged{Seat: heir.Seat, Role: Admin, AtMs: d.at()})
 	}
 	d.recount(c.SeatLimit, m)
 	return nil
 }
 
-// heir returns the successor of the last admin: the longest-seated member of the owning
-// organization, or else the longest-seated member.
-func (d *decision) heir(of Member) (Member, bool) {
-	others := func(m Member) bool { return m.Seat != of.Seat }
-	own := func(m Member) bool { return others(m) && m.Org == d.s.Org }
-	for _, suits := range []func(Member) bool{own, others} {
-		if at := slices.IndexFunc(d.s.members, suits); at >= 0 {
-			return d.s.members[at], true
-		}
-	}
-	return Member{}, false
-}
-
+// delete is an admin's act. A frozen group's owner deletes it without one.
 func (d *decision) delete(c Delete) error {
 	by, err := d.admin(c.By)
-	if err != nil {
+	switch {
+	case err == nil:
+		d.end(by.Agent.Bytes())
+	case !d.s.Frozen() || c.By.Org != d.s.Org:
 		return err
+	case c.By.Agent.Zero():
+		d.end(nil)
+	default:
+		d.end(c.By.Agent.Bytes())
 	}
-	d.end(by.Agent.Bytes())
 	return nil
 }
 

@@ -45,7 +45,7 @@ func caller(text string) group.Caller {
 }
 
 func TestStories(t *testing.T) {
-	for _, file := range []string{"enrollment", "votes", "seats", "departures", "withdrawals", "settings", "broadcasts", "mls"} {
+	for _, file := range []string{"enrollment", "votes", "seats", "departures", "frozen", "withdrawals", "settings", "broadcasts", "mls"} {
 		t.Run(file, func(t *testing.T) { actorstest.Tell(t, "testdata/"+file, rules, parse, show) })
 	}
 }
@@ -87,6 +87,11 @@ func parse(l *actorstest.Line, life *life) group.Command {
 		return c
 	case "forget":
 		return group.Forget{Agent: agent(l.Text("agent"))}
+	case "appoint":
+		return group.Appoint{
+			Agent: agent(l.Text("agent")), By: caller(l.Text("by")), Org: owner(l.Text("agent")), Known: !l.Has("unknown"),
+			Revoked: l.Has("revoked"), Confined: l.Has("confined"), SeatLimit: l.Number("limit"),
+		}
 	case "role":
 		role, _ := group.ParseRole(l.Text("to"))
 		return group.ChangeRole{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), Role: role}
@@ -199,6 +204,9 @@ func show(life *life) string {
 	}
 	if s.Deleted() {
 		out += "; deleted"
+	}
+	if s.Frozen() {
+		out += "; frozen"
 	}
 	return out
 }

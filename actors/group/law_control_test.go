@@ -15,7 +15,7 @@ func lawful() *group.Snapshot {
 	return &group.Snapshot{
 		Id: idOf("club"), Org: idOf("org a"), Name: "club", LastSeat: 3, LastOffer: 4, LastRequestId: idOf("request"),
 		Seats: []*group.Seat{
-			{Number: 1, Agent: agent("ada").Bytes(), Role: group.Admin, Offer: 1}, {Number: 3, Agent: agent("abe").Bytes(), Role: group.RoleMember, Offer: 3},
+			{Number: 1, Agent: agent("ada").Bytes(), Org: owner("ada").Bytes(), Role: group.Admin, Offer: 1}, {Number: 3, Agent: agent("abe").Bytes(), Role: group.RoleMember, Offer: 3},
 		},
 		Offers: []*group.Offer{{Number: 4, Agent: agent("cat").Bytes(), Role: group.RoleMember}},
 		Requests: []*group.Request{{

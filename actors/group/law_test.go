@@ -34,7 +34,7 @@ func TestLaws(t *testing.T) {
 }
 
 var lawfulWishes = rapid.SampledFrom(strings.Fields(
-	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found send send commit commit",
+	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found send send commit commit appoint",
 ))
 
 func draw(t *rapid.T, s *group.State) group.Command {
@@ -81,6 +81,8 @@ func draw(t *rapid.T, s *group.State) group.Command {
 		return drawCommit(t, s, by.Agent)
 	case "forget":
 		return group.Forget{Agent: agent(who), SeatLimit: &limit}
+	case "appoint":
+		return group.Appoint{Agent: agent(who), By: caller("ada"), Org: owner(who), Known: true, SeatLimit: &limit}
 	case "delete":
 		if rapid.IntRange(0, 3).Draw(t, "really") == 3 {
 			return group.Delete{By: by}
@@ -147,7 +149,7 @@ func (so *chronicle) judge(step turn) string {
 		so.filed, so.settled, so.given = map[parley.JoinRequestID]bool{}, map[parley.JoinRequestID]bool{}, map[uint32]bool{}
 		so.convened = map[parley.ConversationID]bool{}
 	}
-	for _, law := range []func(turn) string{so.numbers, so.settlements, so.broadcasts, lawOfCommits, lawOfRefusals, lawOfTheEnd} {
+	for _, law := range []func(turn) string{so.numbers, so.settlements, so.broadcasts, lawOfCommits, lawOfFrozen, lawOfRefusals, lawOfTheEnd} {
 		if broken := law(step); broken != "" {
 			return broken
 		}
@@ -293,6 +295,27 @@ func lawOfCommits(step turn) string {
 	return ""
 }
 
+// lawOfFrozen: a frozen group gets members and admins from its owner alone, and decides
+// nothing else.
+func lawOfFrozen(step turn) string {
+	_, appointed := step.Command.(group.Appoint)
+	for _, e := range step.Events {
+		halts := false
+		switch e := e.(type) {
+		case *group.Changed, *group.Filed, *group.Voted, *group.Consented, *group.Carried:
+			halts = true
+		case *group.Offered:
+			halts = !appointed
+		case *group.Left:
+			halts = e.GetHow() == group.Departure_kicked
+		}
+		if halts && step.Before.Frozen() {
+			return fmt.Sprintf("%T in a frozen group", e)
+		}
+	}
+	return ""
+}
+
 // lawOfRefusals: a refusal changes only what the passing of time, or the agent's own
 // answer, has settled.
 func lawOfRefusals(step turn) string {
@@ -374,8 +397,8 @@ func lawOfState(p *group.Snapshot, s *group.State) string {
 	if len(p.GetDeclined()) > group.DeclinedKept {
 		broken = append(broken, "too much is remembered")
 	}
-	if admins == 0 && len(p.GetSeats()) > 0 {
-		broken = append(broken, "members without an admin")
+	if admins == 0 && s.Seats(s.Org) {
+		broken = append(broken, "the owner's members without an admin")
 	}
 	if taken := len(p.GetSeats()) + len(p.GetOffers()); taken > ceiling {
 		broken = append(broken, fmt.Sprintf("%d seats of %d are taken", taken, ceiling))

@@ -147,6 +147,8 @@ func (d *decision) removed(c Commit, by Member) (seats []uint32, members []Membe
 		switch {
 		case !member:
 			return nil, nil, ErrNoLeaf
+		case d.s.Frozen():
+			return nil, nil, ErrFrozen
 		case by.Role != Admin:
 			return nil, nil, ErrNotAdmin
 		case m.Seat == by.Seat && d.s.admins == 1:

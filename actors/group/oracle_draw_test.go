@@ -16,11 +16,11 @@ import (
 
 var (
 	wishes = rapid.SampledFrom(strings.Fields(`vote vote vote vote vote vote vote vote join join join join join invite invite invite
-		answer answer answer remove remove remove change change forget role role expire delete found send send commit end end`))
-	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send commit end"))
+		answer answer answer remove remove remove change change forget role role expire delete found send send commit end end appoint`))
+	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send commit end appoint"))
 	anybody   = rapid.SampledFrom(agentNames)
 	policyOf  = rapid.SampledFrom([]group.Policy{group.Majority, group.Unanimity, group.Majority, group.Closed, group.Open})
-	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club", sealedGroup, sealedGroup})
+	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club", sealedGroup, sealedGroup, coldGroup})
 	words     = rapid.SampledFrom([]string{"", "hello"})
 	often     = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n < 3 })
 	rarely    = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
@@ -63,6 +63,8 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		return wishToVote(t, o)
 	case "end":
 		return wishToEnd(t, o)
+	case "appoint":
+		return o.wishToAppoint(t)
 	case "send":
 		return o.wishToBroadcast(t)
 	case "commit":
@@ -325,6 +327,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 		"ErrMLSMessage": group.ErrMLSMessage, "ErrNotBegun": group.ErrNotBegun, "ErrCipherSuite": group.ErrCipherSuite, "ErrHasLeaf": group.ErrHasLeaf,
 		"ErrExternal": group.ErrExternal, "ErrNoLeaf": group.ErrNoLeaf, "ErrCommitterStays": group.ErrCommitterStays,
 		"ErrNotAwaiting": group.ErrNotAwaiting, "ErrFormerLeaf": group.ErrFormerLeaf, "ErrWelcome": group.ErrWelcome,
+		"ErrFrozen": group.ErrFrozen, "ErrNotOwners": group.ErrNotOwners, "ErrGoverned": group.ErrGoverned,
 		"ErrRepeated": group.ErrRepeated, "ErrIdempotencyMismatch": group.ErrIdempotencyMismatch, "ErrNoRecipients": group.ErrNoRecipients,
 	},
 	Cases: cases(),
@@ -332,7 +335,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 
 // cases lists all outcomes of commands.
 func cases() (all []string) {
-	for line := range strings.Lines(caseList) {
+	for line := range strings.Lines(caseList + frozenCases) {
 		if line = strings.TrimSpace(line); line != "" {
 			all = append(all, line)
 		}

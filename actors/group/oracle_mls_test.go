@@ -100,6 +100,8 @@ func (o *oracle) commit(c group.Commit, now time.Time) actorstest.Verdict {
 			continue
 		case one == nil:
 			return refused("no leaf to remove", "422 validation_error (loc=removed)")
+		case sits && o.frozen():
+			return refused("frozen", "409 frozen")
 		case sits && !by.admin:
 			return refused("no admin", "403 not_admin")
 		case one == by && o.admins() == 1:

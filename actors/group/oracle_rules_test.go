@@ -276,7 +276,7 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 		case p.late(now):
 			o.settle(p, "expired", "", now)
 			because = "cannot come, expired"
-		case p.status == "pending" && p.denied():
+		case p.status == "pending" && p.denied() && !o.frozen():
 			o.settle(p, "denied", "", now)
 			because = "cannot come, denied"
 		}
@@ -293,7 +293,7 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 	if k.number == 1 && (o.settings.name == largeGroup || o.settings.name == sealedGroup) {
 		o.seatMore(now)
 	}
-	if o.admins() == 0 {
+	if o.admins() == 0 && o.owners(chair.who) {
 		chair.admin = true
 	}
 	return taken("seated")
@@ -324,6 +324,12 @@ func (o *oracle) remove(c group.Remove, now time.Time) actorstest.Verdict {
 	case going.admin && o.admins() == 1:
 		return refused("the last admin", "422 last_admin")
 	}
+	if o.frozen() && len(o.sitting())+len(o.waiting()) == 1 {
+		o.vacate(going)
+		o.end(parley.AgentID{}, now) // requests end with the count as it is without it
+		o.left = leaving{going.number, how, "nobody", now.UnixMilli()}
+		return taken("the last one left")
+	}
 	o.depart(going, how, by, c.SeatLimit, now)
 	return taken(how)
 }
@@ -335,10 +341,11 @@ func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int,
 	o.countAgain([]*chair{going}, limit, now)
 }
 
-// countAgain counts the votes in which one of the chairs was an elector.
+// countAgain counts the votes in which one of the chairs was an elector. In a frozen group
+// that settles nothing.
 func (o *oracle) countAgain(gone []*chair, limit *int, now time.Time) {
 	for _, p := range o.open() {
-		if p.status != "pending" || p.late(now) || o.beingSeated(p) {
+		if o.frozen() || p.status != "pending" || p.late(now) || o.beingSeated(p) {
 			continue
 		}
 		if slices.ContainsFunc(p.electors, func(c *chair) bool { return slices.Contains(gone, c) }) {
@@ -348,7 +355,7 @@ func (o *oracle) countAgain(gone []*chair, limit *int, now time.Time) {
 }
 
 // forget removes a member. If it was the last admin, the longest-seated member of the
-// owning organization becomes admin, or else the longest-seated member.
+// owning organization becomes admin. Without one, the group is frozen.
 func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 	if o.over() {
 		return taken("over")
@@ -385,15 +392,14 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 	if going == nil {
 		return taken(because)
 	}
-	if going.admin && o.admins() == 1 && len(others) > 0 {
-		heir := others[0]
-		for _, c := range others {
-			if ownerIn(nameIn(c.who)) == o.settings.org {
-				heir = c
+	if going.admin && o.admins() == 1 {
+		because = "the last admin, and nobody follows"
+		for _, heir := range others {
+			if o.owners(heir.who) {
+				heir.admin, because = true, "the last admin"
 				break
 			}
 		}
-		heir.admin, because = true, "the last admin"
 	}
 	o.depart(going, "revoked", parley.AgentID{}, c.SeatLimit, now)
 	return taken(because)

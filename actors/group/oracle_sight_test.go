@@ -27,6 +27,7 @@ type sight struct {
 	sealed              sealing
 	behind              string
 	awaiting            int
+	frozen              bool
 }
 
 // convening describes the conversation of the broadcasts, and how it began.
@@ -107,7 +108,7 @@ func (o *oracle) Visible(now time.Time) any {
 	}
 	seen := sight{
 		settings: o.settings, createdMs: o.createdMs, closedMs: o.closedMs, chairs: uint32(len(o.chairs)), offers: uint32(len(o.kept)),
-		left: o.left, closed: o.closed, convened: o.convened, ended: slices.Clone(o.ended[max(0, len(o.ended)-endsSeen):]),
+		left: o.left, closed: o.closed, frozen: o.frozen(), convened: o.convened, ended: slices.Clone(o.ended[max(0, len(o.ended)-endsSeen):]),
 	}
 	for _, c := range o.sitting() {
 		name := nameIn(c.who)
@@ -180,7 +181,7 @@ func (o *oracle) mayVote(p *petition, now time.Time) string {
 		switch {
 		case p.status == "invited":
 			words = append(words, "not_a_vote")
-		case o.over() || p.late(now) || o.beingSeated(p):
+		case o.over() || o.frozen() || p.late(now) || o.beingSeated(p):
 			words = append(words, "request_closed")
 		case by.Agent == p.who, electors == 0 && by.Agent.Zero() && by.Org == ownerIn(nameIn(p.who)):
 			words = append(words, "own_request")
@@ -214,7 +215,7 @@ func look(l *life) any {
 	}
 	seen := sight{
 		settings:  settings{s.ID, s.Org, s.Name, s.Description, s.Policy.String(), s.Public, s.Isolated, s.VoteHours},
-		createdMs: s.CreatedAt().UnixMilli(), closedMs: s.DeletedMs, chairs: s.LastSeat, offers: s.LastOffer,
+		createdMs: s.CreatedAt().UnixMilli(), closedMs: s.DeletedMs, chairs: s.LastSeat, offers: s.LastOffer, frozen: s.Frozen(),
 	}
 	for _, m := range s.Members() {
 		seen.members = append(seen.members, member{nameIn(m.Agent), m.Role.String(), m.Org, m.JoinedAt().UnixMilli(), m.Seat, m.Offer, m.Leaf})

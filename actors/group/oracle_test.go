@@ -405,7 +405,12 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	case len(o.chairs) == 0: // the founder has not joined yet
 		return actorstest.Refused("no group", "404 not_found")
 	}
+	if v := o.standsStill(c); v != (actorstest.Verdict{}) {
+		return v
+	}
 	switch c := c.(type) {
+	case group.Appoint:
+		return o.appoint(c, now)
 	case group.Change:
 		return o.change(c)
 	case group.Join:
@@ -426,10 +431,15 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 		return o.commit(c, now)
 	case group.Delete:
 		by := o.admin(c.By)
-		if by == nil {
+		switch {
+		case by != nil:
+			o.end(by.who, now)
+		case o.frozen() && c.By.Org == o.settings.org:
+			o.end(c.By.Agent, now)
+			return actorstest.Accepted("ended by the owner")
+		default:
 			return actorstest.Refused("no admin", "403 not_admin")
 		}
-		o.end(by.who, now)
 		return actorstest.Accepted("ended")
 	}
 	panic("no such command")

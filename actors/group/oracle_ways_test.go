@@ -11,7 +11,7 @@ import (
 // ways returns commands that lead a life into situations that chance alone rarely
 // reaches.
 func (o *oracle) ways() []func(*rapid.T, time.Time) group.Command {
-	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.fullQueue, o.handshake, o.insistent}
+	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.fullQueue, o.handshake, o.insistent, o.winter}
 }
 
 // extremes returns the next command that continues a nomination approved by the

@@ -209,9 +209,9 @@ func (d *decision) vote(c CastVote) error {
 }
 
 // votable reports whether votes on a live request count: members vote on it, it has not
-// expired, and its seat is not on offer.
+// expired, its seat is not on offer, and the group is not frozen.
 func (s *State) votable(r *Request, now time.Time) bool {
-	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r)
+	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r) && !s.Frozen()
 }
 
 // elector returns the caller's member that may vote on r: the one that it named, or its
@@ -332,7 +332,7 @@ func (d *decision) answer(c Answer) error {
 			d.resolve(r, Canceled, reason)
 		case r.Overdue(d.now):
 			d.resolve(r, Expired, "")
-		case r.GetStatus() == Pending && r.refused():
+		case r.GetStatus() == Pending && r.refused() && !d.s.Frozen():
 			d.resolve(r, Denied, "") // enough denials, because members left meanwhile
 		}
 		if len(d.s.members) == 0 && len(d.s.offers) == 1 && !d.s.Deleted() {
@@ -342,7 +342,7 @@ func (d *decision) answer(c Answer) error {
 	}
 	seat := d.s.LastSeat + 1
 	d.say(&Seated{Offer: c.Offer, Seat: seat, AtMs: d.at()})
-	if d.s.admins == 0 && o.GetRole() != Admin { // all others have left meanwhile
+	if d.s.admins == 0 && o.GetRole() != Admin && parley.IDFromBytes[parley.OrgID](o.GetOrg()) == d.s.Org { // the last admin has left meanwhile
 		d.say(&RoleChanged{Seat: seat, Role: Admin, AtMs: d.at()})
 	}
 	if r != nil {

@@ -49,6 +49,8 @@ type View struct {
 	Agents []Standing
 	// Request is nil if no such request is live.
 	Request *RequestView
+	// Frozen is State.Frozen.
+	Frozen bool
 }
 
 // Standing is what an agent is in a group.
@@ -120,7 +122,7 @@ func (s *State) View(q GetView, now time.Time) (v View, err error) {
 	if err := s.admit(q.Viewer); err != nil {
 		return View{}, err
 	}
-	v = View{Info: s.Info, Members: len(s.members), MLSPending: s.AwaitingLeaf() > 0 || len(s.abandoned) > 0}
+	v = View{Info: s.Info, Members: len(s.members), MLSPending: s.AwaitingLeaf() > 0 || len(s.abandoned) > 0, Frozen: s.Frozen()}
 	if q.Access {
 		v.Access = s.AccessOf(q.Org)
 	}

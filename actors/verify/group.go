@@ -31,7 +31,9 @@ type groupReplay struct {
 	// pendingNews are events whose recipients are known only after the whole decision is
 	// replayed, because it may change the admins.
 	pendingNews []headline
-	mls         mlsReplay
+	// movedMs is when a member last came or left.
+	movedMs int64
+	mls     mlsReplay
 }
 
 // headline is a group event and the agent that it is about.
@@ -53,7 +55,7 @@ func replayGroup(r *replay) {
 
 // judge checks an event, and expects what must follow from it.
 func (g *groupReplay) judge(seq uint64, e group.Event) {
-	if _, risen := e.(*group.RoleChanged); !risen {
+	if risen, ok := e.(*group.RoleChanged); !ok || !g.succeeds(risen) {
 		g.notify() // the last admin has no successor
 	}
 	why := g.unlawful(e)
@@ -79,6 +81,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		g.news(r.AgentID(), record.RequestResolved, r.GetId())
 		g.pendingNews[len(g.pendingNews)-1].also = parley.IDFromBytes[parley.AgentID](e.GetTold())
 	case *group.Left:
+		g.movedMs = e.GetAtMs()
 		if m := sitting(g.state, e.GetSeat()); m != nil {
 			g.listed[m.Agent] = g.state.Conversation
 			g.news(m.Agent, record.MemberLeft, nil)
@@ -91,6 +94,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 	case *group.Withdrawn:
 		delete(g.kept, e.GetOffer())
 	case *group.Seated:
+		g.movedMs = e.GetAtMs()
 		g.fold()
 		g.seated(e)
 	case *group.Committed:
@@ -110,6 +114,14 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 	if len(g.pendingNews) > 0 && (len(record.Admins(g.state)) > 0 || g.state.Deleted()) {
 		g.notify()
 	}
+}
+
+// succeeds reports whether an admin rises by the decision by which a member came or left, and
+// not by the owner's word later. Earlier servers let the first member of another organization
+// rise too.
+func (g *groupReplay) succeeds(e *group.RoleChanged) bool {
+	m := sitting(g.state, e.GetSeat())
+	return m != nil && e.GetAtMs() == g.movedMs && (m.Org == g.state.Org || m.Seat == g.state.Members()[0].Seat)
 }
 
 // filed checks a request that becomes live. Only the agent is notified of an invitation,
@@ -187,8 +199,8 @@ func sitting(s *group.State, seat uint32) *group.Member {
 func (g *groupReplay) finished() {
 	g.notify()
 	s := g.state
-	governed := s.Deleted() || len(s.Members()) == 0 || len(record.Admins(s)) > 0
-	g.must(groupHistory, governed, "it has members and no admin")
+	governed := s.Deleted() || !s.Frozen() || !s.Seats(s.Org)
+	g.must(groupHistory, governed, "a member of its owner sits in it, and yet it has no admin")
 	for _, m := range s.Members() {
 		if !s.Deleted() && !g.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {
 			g.expect(memberships, membership(m.Agent, g.id, m.Offer, s.Isolated))

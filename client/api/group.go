@@ -41,6 +41,9 @@ type Group struct {
 	// ConversationID is null before the first broadcast.
 	ConversationID *parley.ConversationID `json:"conversation_id"`
 	CreatedAt      Time                   `json:"created_at"`
+	// Frozen: the last admin was revoked, and no agent of the owner is a member. Until the
+	// owner names an admin, members only talk and leave.
+	Frozen bool `json:"frozen"`
 	// MLSEnabled: the group has an MLS group, whose members alone get broadcasts.
 	MLSEnabled bool `json:"mls_enabled"`
 	// MLSPending: a member awaits its Add to the MLS group, or the leaf of a former one its
@@ -127,7 +130,8 @@ type GroupPatch struct {
 // DeleteGroup deletes a group: DELETE /groups/{id}.
 type DeleteGroup struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent is the admin who deletes it; by default the organization's first.
+	// ActingAgent is the admin who deletes it; by default the organization's first. Any
+	// agent of the owner deletes a frozen group.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
@@ -163,6 +167,17 @@ type MemberPatch struct {
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	Role string `json:"role" required:"true" enum:"admin,member"`
+}
+
+// AppointAdmin makes a member of a group, or an agent of its owner, an admin: POST
+// /groups/{id}/admins. An agent that is no member becomes one. Only the owner may do so, and
+// only while no agent of its own is an admin. The answer is the GroupMember.
+type AppointAdmin struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+	// ActingAgent is any active agent of the group's owner; by default its first.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+
+	AgentID parley.AgentID `json:"agent_id" required:"true"`
 }
 
 // RemoveMember removes an agent from a group: DELETE /groups/{id}/members/{agent_id}.

@@ -64,6 +64,29 @@ func (s Groups) PatchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 	return row, access.AfterCommit(err)
 }
 
+// AppointAdmin makes an agent an admin by the owner's word.
+func (s Groups) AppointAdmin(c *rest.Call, in *api.AppointAdmin) (api.GroupMember, error) {
+	acting, err := s.Agents.ActingOrFirst(c, in.ActingAgent)
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	v, err := s.Access.View(c, in.ID, group.Onlooker)
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	limit, err := s.Access.SeatLimit(c.Context(), v.Org)
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	by := group.Caller{Org: c.Caller.Org, Agent: acting.AgentID()}
+	m, err := s.Node.Groups.Appoint(c.Context(), in.ID, group.Appoint{Agent: in.AgentID, By: by, SeatLimit: limit})
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	row, err := s.memberOf(c, in.ID, m)
+	return row, access.AfterCommit(err)
+}
+
 // RemoveMember removes a member, or lets the acting agent leave. // spec: Groups
 func (s Groups) RemoveMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
 	by, err := s.Access.LikelyCaller(c, in.ActingAgent)

@@ -41,7 +41,7 @@ var statusCodes = []struct {
 	}},
 	{fasthttp.StatusNotFound, []string{"not_found"}},
 	{fasthttp.StatusConflict, []string{
-		"agent_required", "already_invited", "already_member", "challenge_used", "conversation_closed", "duplicate_webhook", "epoch_conflict",
+		"agent_required", "already_invited", "already_member", "challenge_used", "conversation_closed", "duplicate_webhook", "epoch_conflict", "frozen",
 		"idempotency_mismatch", "invalid_transition", "isolated_immutable", "isolation_conflict", "last_credential", "legal_hold", "mls_commit_required",
 		"mls_pending", "mls_removal_pending", "name_immutable", "name_taken", "request_closed", "slug_immutable", "slug_taken",
 	}},

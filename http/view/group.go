@@ -10,7 +10,7 @@ import (
 func Group(v group.View) api.Group {
 	out := api.Group{
 		ID: v.ID, Name: v.Name, Description: OrNull(v.Description), EnrollmentPolicy: v.Policy.String(), Visibility: visibility(v.Public),
-		Isolated: v.Isolated, VoteDurationHours: v.VoteHours, MemberCount: v.Members, MemberAgentIDs: v.MemberIDs, CreatedAt: api.At(v.CreatedAt()),
+		Isolated: v.Isolated, VoteDurationHours: v.VoteHours, MemberCount: v.Members, MemberAgentIDs: v.MemberIDs, CreatedAt: api.At(v.CreatedAt()), Frozen: v.Frozen,
 	}
 	if id := v.Conversation; !id.Zero() {
 		out.ConversationID = &id

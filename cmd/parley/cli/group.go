@@ -27,6 +27,7 @@ type GroupCmd struct {
 	Withdraw groupWithdrawCmd `cmd:"" help:"Withdraw an application, a nomination or an invitation."`
 	Decline  groupDeclineCmd  `cmd:"" help:"Decline an invitation or nomination."`
 	Role     groupRoleCmd     `cmd:"" help:"Promote or demote a member."`
+	Appoint  groupAppointCmd  `cmd:"" help:"Name an admin of a group that the organization owns and has no admin in."`
 	Leave    groupLeaveCmd    `cmd:"" help:"Leave a group and drop its keys."`
 	Kick     groupKickCmd     `cmd:"" help:"Remove a member from a group."`
 	Delete   groupDeleteCmd   `cmd:"" help:"Delete a group for good. Its name cannot be used again."`
@@ -278,6 +279,9 @@ func groupDetails(g *api.Group) string {
 	}
 	if g.Isolated {
 		lines[2] += ", isolated"
+	}
+	if g.Frozen {
+		lines[3] += "; frozen: parley group appoint names an admin"
 	}
 	if g.Description != nil {
 		lines = append(lines, "  description  "+program.Printable(*g.Description))

@@ -50,6 +50,23 @@ func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams, group *nam
 	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
 }
 
+type groupAppointCmd struct {
+	memberFlags
+	Admin string `arg:"" help:"Member, or agent of the organization, by handle or id; a bare name is an agent of the organization."`
+}
+
+func (c *groupAppointCmd) Run(ctx context.Context, std *program.Streams, group *namedGroup) error {
+	agent, err := agentID(ctx, group.Session, c.Admin)
+	if err != nil {
+		return err
+	}
+	member, err := group.Groups.AppointAdmin(ctx, api.AppointAdmin{ID: group.id, AgentID: agent, ActingAgent: c.Agent})
+	if err != nil {
+		return err
+	}
+	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
+}
+
 type groupLeaveCmd struct {
 	profile.AgentFlags
 	groupArg

@@ -33,6 +33,12 @@ func init() {
 		"PATCH /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
 			return accessAsk{c.group().Path("/members/" + c.bob.ID), obj{"role": "admin"}}
 		},
+		"POST /groups/{id}/admins": func(c *accessScene) accessAsk {
+			r := c.group()
+			r.Role(c.alice, c.bob, "admin").Want(200)
+			r.Role(c.bob, c.alice, "member").Want(200)
+			return accessAsk{r.Path("/admins"), obj{"agent_id": c.alice.ID}}
+		},
 		"DELETE /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
 			return accessAsk{c.group().Path("/members/" + c.bob.ID), nil}
 		},

@@ -63,6 +63,7 @@ var OwnRoutes = []Route{
 	{"DELETE", "/groups/{id}"},
 	{"GET", "/groups/{id}/members"},
 	{"PATCH", "/groups/{id}/members/{agent_id}"},
+	{"POST", "/groups/{id}/admins"},
 	{"DELETE", "/groups/{id}/members/{agent_id}"},
 	{"POST", "/groups/{id}/join"},
 	{"POST", "/groups/{id}/invite"},

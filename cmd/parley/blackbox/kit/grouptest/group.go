@@ -9,7 +9,7 @@ import (
 
 // The fields of a group, of its members and requests, and of a broadcast.
 const (
-	Shape          = "id:uuid name:str handle:str description:str? enrollment_policy:str visibility:str isolated:bool vote_duration_hours:int member_count:int member_agent_ids:arr conversation_id:uuid? created_at:time mls_enabled:bool mls_pending:bool mls_group_id:str? mls_cipher_suite:int?"
+	Shape          = "id:uuid name:str handle:str description:str? enrollment_policy:str visibility:str isolated:bool vote_duration_hours:int member_count:int member_agent_ids:arr conversation_id:uuid? created_at:time frozen:bool mls_enabled:bool mls_pending:bool mls_group_id:str? mls_cipher_suite:int?"
 	MemberShape    = "agent_id:uuid agent_handle:str group_id:uuid id:str is_own_org:bool joined_at:time role:str mls_seated:bool"
 	RequestShape   = "id:str group_id:uuid group_handle:str group_name:str agent_id:uuid status:str message:str? invited_by:str? created_at:time expires_at:time? resolved_at:time? electorate_size:int? quorum_total_members:int? approvals:int? denials:int? approvals_needed:int? denials_needed:int? you_may_vote:bool you_may_vote_reason:str your_vote:str?"
 	BroadcastShape = kit.MessageShape + " broadcast_id:uuid recipient_count:int"
