@@ -54,6 +54,9 @@ func (d *decision) decide(c Command) error {
 	case Appoint, CastVote, Change, ChangeRole, Commit, Delete, EndRequest, Found, Invite, Join, Remove, Send: // decided by asked
 	}
 	if d.s.Deleted() {
+		if c, again := c.(Delete); again && d.mayDelete(c.By) {
+			return nil
+		}
 		return ErrDeleted
 	}
 	if d.s.LastSeat == 0 {
@@ -334,16 +337,22 @@ func (d *decision) forget(c Forget) error {
 func (d *decision) delete(c Delete) error {
 	by, err := d.admin(c.By)
 	switch {
+	case !d.mayDelete(c.By):
+		return err
 	case err == nil:
 		d.end(by.Agent.Bytes())
-	case !d.s.Frozen() || c.By.Org != d.s.Org:
-		return err
 	case c.By.Agent.Zero():
 		d.end(nil)
 	default:
 		d.end(c.By.Agent.Bytes())
 	}
 	return nil
+}
+
+// mayDelete reports whether the caller may delete the group, or might have.
+func (d *decision) mayDelete(by Caller) bool {
+	_, err := d.admin(by)
+	return err == nil || d.s.admins == 0 && by.Org == d.s.Org
 }
 
 // end settles what is pending and closes the group.

@@ -159,6 +159,7 @@ const frozenCases = `
 	Change: frozen
 	ChangeRole: frozen
 	Commit: frozen
+	Delete: ended before
 	Delete: ended by the owner
 	Forget: the last admin, and nobody follows
 	Invite: frozen

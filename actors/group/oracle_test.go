@@ -399,7 +399,10 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	case group.Expire:
 		return o.expire(now)
 	}
+	del, deletes := c.(group.Delete)
 	switch {
+	case o.over() && deletes && (o.admin(del.By) != nil || o.admins() == 0 && del.By.Org == o.settings.org):
+		return actorstest.Accepted("ended before")
 	case o.over():
 		return actorstest.Refused("over", "410 gone")
 	case len(o.chairs) == 0: // the founder has not joined yet

@@ -200,7 +200,10 @@ func TestGroupDeletion(t *testing.T) {
 		copied := seat.Everything()[0]
 		mate.Request("DELETE", r.Path(""), nil).Refused(403, "not_admin")
 		g.Request("DELETE", r.Path(""), nil).Want(204)
-		g.Request("DELETE", r.Path(""), nil).As("again").Refused(410, "gone")
+		g.Request("DELETE", r.Path(""), nil).As("again").Want(204)
+		o.Delete(r.Path("")).As("again, by its organization").Want(204)
+		mate.Request("DELETE", r.Path(""), nil).As("again, by a member").Refused(410, "gone")
+		x.Request("DELETE", r.Path(""), nil).As("again, by a stranger").Refused(404, "not_found")
 		r.Join(seat).Refused(410, "gone")
 		if n := len(y.Get("/groups/invites").Want(200).List); n != 0 {
 			t.Errorf("%d invites into a deleted group", n)
