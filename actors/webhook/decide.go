@@ -139,7 +139,11 @@ func decideRotate(s *State, c Rotate, now time.Time) ([]Event, error) {
 	return []Event{&Rotated{SealedSecret: c.SealedSecret, AtMs: now.UnixMilli()}}, nil
 }
 
+// decideDelete ends a webhook for its owner, who may repeat that.
 func decideDelete(s *State, c Delete, now time.Time) ([]Event, error) {
+	if _, push := s.Task(); !push && s.Exists() && s.Deleted() && s.Owner() == c.By {
+		return nil, nil
+	}
 	if err := s.owned(c.By); err != nil {
 		return nil, err
 	}

@@ -239,6 +239,9 @@ func (o *oracle) Predict(c webhook.Command, now time.Time) actorstest.Verdict {
 	case webhook.Rotate:
 		return o.ownedHook(c.By == acme, func() actorstest.Verdict { return o.rotate(string(c.SealedSecret), at) })
 	case webhook.Delete:
+		if o.record.deleted && c.By == acme && !o.task {
+			return actorstest.Accepted("deleted before")
+		}
 		return o.owned(c.By == acme, func() actorstest.Verdict {
 			o.record.deleted = true
 			return actorstest.Accepted("deleted")
@@ -441,7 +444,7 @@ var trial = actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *or
 		"Create: created", "Create: again", "Create: twice the same",
 		"Toggle: no webhook", "Toggle: another's", "Toggle: as it is", "Toggle: released", "Toggle: off", "Toggle: on", "Toggle: agent revoked",
 		"Rotate: no webhook", "Rotate: another's", "Rotate: the same", "Rotate: rotated",
-		"Delete: no webhook", "Delete: another's", "Delete: deleted",
+		"Delete: no webhook", "Delete: another's", "Delete: deleted", "Delete: deleted before",
 		"Test: no webhook", "Test: another's", "Test: inactive", "Test: agent revoked", "Test: made", "Test: released",
 		"Retry: no webhook", "Retry: another's", "Retry: no such job", "Retry: delivered", "Retry: inactive", "Retry: agent revoked",
 		"Retry: woken", "Retry: at once", "Retry: on its way", "Retry: released",

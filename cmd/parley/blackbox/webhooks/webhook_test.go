@@ -152,9 +152,11 @@ func TestWebhookListing(t *testing.T) {
 			t.Errorf("without a filter the webhook subscribes to %v", first.Read()["events"])
 		}
 		o.Delete(third.Path("")).Want(204)
+		o.Delete(third.Path("")).As("again").Want(204)
+		s.Org(t).Delete(third.Path("")).As("again, by a stranger").Refused(404, "not_found")
 		listed("?include_inactive=true", first, second, off)
 		for _, a := range []*kit.Answer{
-			o.Delete(third.Path("")), o.Patch(third.Path(""), obj{"active": true}), o.Get(third.Path("/deliveries")),
+			o.Patch(third.Path(""), obj{"active": true}), o.Get(third.Path("/deliveries")),
 			o.Get(third.Path("/deliveries/summary")), o.Post(third.Path("/test"), nil), o.Post(third.Path("/rotate-secret"), nil),
 		} {
 			a.As("deleted").Refused(404, "not_found")
