@@ -174,7 +174,7 @@ type MemberPatch struct {
 // only while no agent of its own is an admin. The answer is the GroupMember.
 type AppointAdmin struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent is any active agent of the group's owner; by default its first.
+	// ActingAgent is any active agent of the group's owner; by default the owner acts.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	AgentID parley.AgentID `json:"agent_id" required:"true"`

@@ -66,7 +66,7 @@ func (s Groups) PatchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 
 // AppointAdmin makes an agent an admin by the owner's word.
 func (s Groups) AppointAdmin(c *rest.Call, in *api.AppointAdmin) (api.GroupMember, error) {
-	acting, err := s.Agents.ActingOrFirst(c, in.ActingAgent)
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupMember{}, err
 	}
@@ -78,7 +78,6 @@ func (s Groups) AppointAdmin(c *rest.Call, in *api.AppointAdmin) (api.GroupMembe
 	if err != nil {
 		return api.GroupMember{}, err
 	}
-	by := group.Caller{Org: c.Caller.Org, Agent: acting.AgentID()}
 	m, err := s.Node.Groups.Appoint(c.Context(), in.ID, group.Appoint{Agent: in.AgentID, By: by, SeatLimit: limit})
 	if err != nil {
 		return api.GroupMember{}, err
