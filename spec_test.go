@@ -23,6 +23,7 @@ const specEndpoints = 66
 // they are for.
 var beyondSpec = map[string]string{
 	"GET /":                      "name and version of the service, for people and programs",
+	"POST /groups/{}/admins":     "names an admin of a group that has none of its owner",
 	"POST /org/credentials":      "a second secret, to rotate the first without downtime",
 	"DELETE /org/credentials/{}": "revokes a secret",
 	"GET /.well-known/oauth-authorization-server": "RFC 8414",

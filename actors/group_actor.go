@@ -80,9 +80,9 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 			case group.Remove:
 				return gs.remove(t, r)
 			case group.ChangeRole:
-				return gs.changeRole(t, r)
+				return changeRole(gs, t, r)
 			case appointing:
-				return gs.appoint(t, r)
+				return appoint(gs, t, r)
 			case group.Delete:
 				return gs.delete(t, r)
 			case MLSCommit:

@@ -144,7 +144,7 @@ func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
 	return gs.settled(t.State.ID, nil, ids, nil), nil
 }
 
-func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
+func changeRole(gs *Groups, t *groupTurn, c group.ChangeRole) (any, error) {
 	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 	return m, nil
 }
 
-func (gs *Groups) appoint(t *groupTurn, c appointing) (any, error) {
+func appoint(gs *Groups, t *groupTurn, c appointing) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	c.Confined = c.InIsolated || c.In && t.State.Isolated
 	if err := gs.decide(t, c.Appoint); err != nil {

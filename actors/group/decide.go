@@ -67,12 +67,12 @@ func (d *decision) decide(c Command) error {
 
 // asked decides the commands of callers, in a group that is not deleted.
 func (d *decision) asked(c Command) error {
-	if err := d.halted(c); err != nil {
+	if err := halted(d, c); err != nil {
 		return err
 	}
 	switch c := c.(type) {
 	case Appoint:
-		return d.appoint(c)
+		return appoint(d, c)
 	case Change:
 		return d.change(c)
 	case Join:

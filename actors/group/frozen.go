@@ -27,13 +27,13 @@ type Appoint struct {
 
 func (Appoint) command() {}
 
-// Frozen reports whether the group exists without an admin.
-func (s *State) Frozen() bool { return s.LastSeat > 0 && s.admins == 0 && !s.Deleted() }
+// Frozen reports whether a group exists without an admin.
+func Frozen(s *State) bool { return s.LastSeat > 0 && s.admins == 0 && !s.Deleted() }
 
 // halted refuses what a frozen group does not do. Callers that have no part in the group get
 // the refusal that they would get otherwise, but for a join.
-func (d *decision) halted(c Command) error {
-	if !d.s.Frozen() {
+func halted(d *decision, c Command) error {
+	if !Frozen(d.s) {
 		return nil
 	}
 	var by Caller
@@ -63,7 +63,7 @@ func (d *decision) halted(c Command) error {
 
 // appoint decides who becomes an admin by the owner's word. An agent that is no member is
 // seated as one.
-func (d *decision) appoint(c Appoint) error {
+func appoint(d *decision, c Appoint) error {
 	m, member := d.s.Member(c.Agent)
 	_, governed := d.acting(Caller{Org: d.s.Org}, isAdmin)
 	switch {
@@ -78,7 +78,7 @@ func (d *decision) appoint(c Appoint) error {
 	case c.Revoked:
 		return ErrAgentRevoked
 	case !member:
-		return d.appointNew(c)
+		return appointNew(d, c)
 	case m.Role != Admin:
 		d.say(&RoleChanged{Seat: m.Seat, Role: Admin, AtMs: d.at()})
 	}
@@ -86,10 +86,10 @@ func (d *decision) appoint(c Appoint) error {
 }
 
 // appointNew offers an admin's seat to an agent of the owner that is no member.
-func (d *decision) appointNew(c Appoint) error {
+func appointNew(d *decision, c Appoint) error {
 	o, r := d.s.OfferTo(c.Agent), d.live(c.Agent)
 	switch {
-	case o != nil && (o.GetRole() == Admin || d.s.Frozen()):
+	case o != nil && (o.GetRole() == Admin || Frozen(d.s)):
 		return nil // it will be an admin
 	case o != nil:
 		return ErrAlreadyInvited

@@ -205,7 +205,7 @@ func show(life *life) string {
 	if s.Deleted() {
 		out += "; deleted"
 	}
-	if s.Frozen() {
+	if group.Frozen(s) {
 		out += "; frozen"
 	}
 	return out

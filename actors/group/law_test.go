@@ -309,7 +309,7 @@ func lawOfFrozen(step turn) string {
 		case *group.Left:
 			halts = e.GetHow() == group.Departure_kicked
 		}
-		if halts && step.Before.Frozen() {
+		if halts && group.Frozen(step.Before) {
 			return fmt.Sprintf("%T in a frozen group", e)
 		}
 	}

@@ -147,7 +147,7 @@ func (d *decision) removed(c Commit, by Member) (seats []uint32, members []Membe
 		switch {
 		case !member:
 			return nil, nil, ErrNoLeaf
-		case d.s.Frozen():
+		case Frozen(d.s):
 			return nil, nil, ErrFrozen
 		case by.Role != Admin:
 			return nil, nil, ErrNotAdmin

@@ -183,7 +183,7 @@ func thawed(p *group.Snapshot) {
 }
 
 var winterGoneWrong = map[string]func(*groupRules){
-	"somebody follows, whoever": telling[group.Forget](func(s *group.State, events []group.Event) []group.Event {
+	"anyone follows": telling[group.Forget](func(s *group.State, events []group.Event) []group.Event {
 		for _, e := range events {
 			left, gone := e.(*group.Left)
 			if next := s.MembersFrom(0); gone && len(events) == 1 && len(next) > 1 && next[0].Seat == left.GetSeat() && next[0].Role == group.Admin {

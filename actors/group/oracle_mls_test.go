@@ -134,13 +134,10 @@ func (o *oracle) commit(c group.Commit, now time.Time) actorstest.Verdict {
 		o.left = leaving{one.number, "kicked", nameIn(by.who), now.UnixMilli()}
 	}
 	o.countAgain(kicked, c.SeatLimit, now)
-	switch {
-	case !begun:
-		return taken("begun")
-	case len(kicked) > 0:
+	if begun && len(kicked) > 0 {
 		return taken("next without a member")
 	}
-	return taken("next")
+	return taken(map[bool]string{false: "begun", true: "next"}[begun])
 }
 
 // enter: a pending member for itself alone; the leaf that it left behind goes.

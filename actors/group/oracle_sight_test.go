@@ -215,7 +215,7 @@ func look(l *life) any {
 	}
 	seen := sight{
 		settings:  settings{s.ID, s.Org, s.Name, s.Description, s.Policy.String(), s.Public, s.Isolated, s.VoteHours},
-		createdMs: s.CreatedAt().UnixMilli(), closedMs: s.DeletedMs, chairs: s.LastSeat, offers: s.LastOffer, frozen: s.Frozen(),
+		createdMs: s.CreatedAt().UnixMilli(), closedMs: s.DeletedMs, chairs: s.LastSeat, offers: s.LastOffer, frozen: group.Frozen(s),
 	}
 	for _, m := range s.Members() {
 		seen.members = append(seen.members, member{nameIn(m.Agent), m.Role.String(), m.Org, m.JoinedAt().UnixMilli(), m.Seat, m.Offer, m.Leaf})

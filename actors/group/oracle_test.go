@@ -433,19 +433,23 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	case group.Commit:
 		return o.commit(c, now)
 	case group.Delete:
-		by := o.admin(c.By)
-		switch {
-		case by != nil:
-			o.end(by.who, now)
-		case o.frozen() && c.By.Org == o.settings.org:
-			o.end(c.By.Agent, now)
-			return actorstest.Accepted("ended by the owner")
-		default:
-			return actorstest.Refused("no admin", "403 not_admin")
-		}
-		return actorstest.Accepted("ended")
+		return o.delete(c, now)
 	}
 	panic("no such command")
+}
+
+func (o *oracle) delete(c group.Delete, now time.Time) actorstest.Verdict {
+	by := o.admin(c.By)
+	switch {
+	case by != nil:
+		o.end(by.who, now)
+	case o.frozen() && c.By.Org == o.settings.org:
+		o.end(c.By.Agent, now)
+		return actorstest.Accepted("ended by the owner")
+	default:
+		return actorstest.Refused("no admin", "403 not_admin")
+	}
+	return actorstest.Accepted("ended")
 }
 
 // tellAll renders the candidates as an ambiguous caller receives them.

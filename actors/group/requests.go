@@ -211,7 +211,7 @@ func (d *decision) vote(c CastVote) error {
 // votable reports whether votes on a live request count: members vote on it, it has not
 // expired, its seat is not on offer, and the group is not frozen.
 func (s *State) votable(r *Request, now time.Time) bool {
-	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r) && !s.Frozen()
+	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r) && !Frozen(s)
 }
 
 // elector returns the caller's member that may vote on r: the one that it named, or its
@@ -332,7 +332,7 @@ func (d *decision) answer(c Answer) error {
 			d.resolve(r, Canceled, reason)
 		case r.Overdue(d.now):
 			d.resolve(r, Expired, "")
-		case r.GetStatus() == Pending && r.refused() && !d.s.Frozen():
+		case r.GetStatus() == Pending && r.refused() && !Frozen(d.s):
 			d.resolve(r, Denied, "") // enough denials, because members left meanwhile
 		}
 		if len(d.s.members) == 0 && len(d.s.offers) == 1 && !d.s.Deleted() {

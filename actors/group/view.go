@@ -122,7 +122,7 @@ func (s *State) View(q GetView, now time.Time) (v View, err error) {
 	if err := s.admit(q.Viewer); err != nil {
 		return View{}, err
 	}
-	v = View{Info: s.Info, Members: len(s.members), MLSPending: s.AwaitingLeaf() > 0 || len(s.abandoned) > 0, Frozen: s.Frozen()}
+	v = View{Info: s.Info, Members: len(s.members), MLSPending: s.AwaitingLeaf() > 0 || len(s.abandoned) > 0, Frozen: Frozen(s)}
 	if q.Access {
 		v.Access = s.AccessOf(q.Org)
 	}

@@ -199,7 +199,7 @@ func sitting(s *group.State, seat uint32) *group.Member {
 func (g *groupReplay) finished() {
 	g.notify()
 	s := g.state
-	governed := s.Deleted() || !s.Frozen() || !s.Seats(s.Org)
+	governed := s.Deleted() || !group.Frozen(s) || !s.Seats(s.Org)
 	g.must(groupHistory, governed, "a member of its owner sits in it, and yet it has no admin")
 	for _, m := range s.Members() {
 		if !s.Deleted() && !g.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {

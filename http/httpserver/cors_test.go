@@ -30,9 +30,28 @@ func TestParseOrigins(t *testing.T) {
 		t.Errorf("an empty list: %v, %v", o, err)
 	}
 	for _, list := range [][]string{
-		{""}, {"null"}, {"*", "https://app.example"}, {"https://*.example"}, {"app.example"}, {"https://app.example/"}, {"https://app.example/x"}, {"https://App.example"}, {"HTTPS://app.example"},
-		{"https://app.example:443"}, {"http://app.example:80"}, {"https://app.example:0"}, {"https://app.example:65536"}, {"https://u@app.example"}, {"https://bücher.example"},
-		{"https://[::1"}, {"https://[0::1]"}, {"https://[127.0.0.1]"}, {"https://app.example\r\nX: y"}, {"https://a https://b"}, {"https://"}, {"file:///x"},
+		{""},
+		{"null"},
+		{"*", "https://app.example"},
+		{"https://*.example"},
+		{"app.example"},
+		{"https://app.example/"},
+		{"https://app.example/x"},
+		{"https://App.example"},
+		{"HTTPS://app.example"},
+		{"https://app.example:443"},
+		{"http://app.example:80"},
+		{"https://app.example:0"},
+		{"https://app.example:65536"},
+		{"https://u@app.example"},
+		{"https://bücher.example"},
+		{"https://[::1"},
+		{"https://[0::1]"},
+		{"https://[127.0.0.1]"},
+		{"https://app.example\r\nX: y"},
+		{"https://a https://b"},
+		{"https://"},
+		{"file:///x"},
 	} {
 		if _, err := ParseOrigins(list); err == nil {
 			t.Errorf("%q is accepted", list)
