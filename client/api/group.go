@@ -171,7 +171,7 @@ type MemberPatch struct {
 
 // AppointAdmin makes a member of a group, or an agent of its owner, an admin: POST
 // /groups/{id}/admins. An agent that is no member becomes one. Only the owner may do so, and
-// only while no agent of its own is an admin. The answer is the GroupMember.
+// only while no agent of its own is an admin. The answer is the member's row.
 type AppointAdmin struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 	// ActingAgent is any active agent of the group's owner; by default the owner acts.

@@ -180,7 +180,7 @@ func (p *party) card(id string) {
 	body := object{
 		"name": c("name"), "description": c("description"), "version": c("version"), "is_public": true,
 		"provider":          object{"organization": c("provider"), "url": "https://" + c("provider's url") + ".example"},
-		"defaultInputModes": []any{"text/" + c("input mode")}, "defaultOutputModes": []any{"text/" + c("output mode")},
+		"defaultInputModes": []any{"text/" + c("input mode"), "text/plain"}, "defaultOutputModes": []any{"text/" + c("output mode")},
 		"skills": []any{object{
 			"id": c("skill"), "name": c("skill's name"), "description": c("skill's description"), "tags": []any{c("tag")}, "examples": []any{c("example")},
 			"inputModes": []any{"text/" + c("skill's input mode")}, "outputModes": []any{"text/" + c("skill's output mode")},

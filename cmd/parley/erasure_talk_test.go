@@ -144,6 +144,7 @@ func (p *party) groups(q *party) {
 	p.do(200, "PATCH /conversations/{id}/status", []string{broadcast["conversation_id"].(string)}, object{"status": "paused", "reason": p.canary(p.fate, "reason in a group")}, me.as()...)
 	p.do(200, "PATCH /groups/{id}/members/{agent_id}", []string{group[0], p.agents[1].id}, object{"role": "admin"}, me.as()...)
 	p.do(204, "DELETE /groups/{id}/members/{agent_id}", []string{group[0], p.agents[1].id}, nil, me.as()...)
+	p.do(409, "POST /groups/{id}/admins", group, object{"agent_id": me.id}, me.as()...)
 
 	voted, _ := found(p, me, object{"enrollment_policy": "majority"})
 	request := q.do(200, "POST /groups/{id}/join", voted, object{"message": "let me in, " + p.canary(p.fate, "message of a request")}, second.as()...)["request"].(object)
