@@ -146,7 +146,7 @@ func TestGroupVisibility(t *testing.T) {
 		g.first.ask("GET", "/groups/"+id, "").want(410)
 		g.second.ask("GET", "/groups/"+id, "").want(410)
 		g.second.ask("POST", "/groups/"+id+"/join", "").want(410)
-		g.first.ask("DELETE", "/groups/"+id, "").want(410)
+		g.first.ask("DELETE", "/groups/"+id, "").want(204)
 		g.nobody.ask("GET", "/groups/"+id, "").want(404)
 		g.nobody.ask("POST", "/groups/"+id+"/join", "").want(404)
 		g.public().ask("GET", "/directory/groups/"+id, "").want(404)

@@ -29,7 +29,7 @@ var groupViews = []struct {
 	{"kick", "422:last_admin 403:not_admin 404 404", "422:last_admin 403:not_admin 403 403", "410 410 404"},
 	{"send", "201 201 404 404", "201 201 403:not_member 403:not_member", "410 410 404"},
 	{"join", "409:already_member 409:already_member - 403:invitation_required", "409:already_member 409:already_member - 403:invitation_required", "410 410 -"},
-	{"delete", "- 403:not_admin 404 404", "- 403:not_admin 403 403", "410 410 404"},
+	{"delete", "- 403:not_admin 404 404", "- 403:not_admin 403 403", "204 410 404"},
 }
 
 // requestView makes one of the requests of the table.

@@ -189,7 +189,7 @@ func (v *Deployment) faults() (faults []string) {
 		for _, m := range members {
 			told = append(told, m["agent_id"])
 		}
-		if admins == 0 || !kit.SameSet(rows, told) || !kit.Same(a.At("member_count"), len(rows)) || len(slices.Compact(slices.Sorted(slices.Values(kit.IDs(members))))) != len(rows) {
+		if frozen := a.At("frozen"); frozen != (admins == 0) || !kit.SameSet(rows, told) || !kit.Same(a.At("member_count"), len(rows)) || len(slices.Compact(slices.Sorted(slices.Values(kit.IDs(members))))) != len(rows) {
 			faults = append(faults, a.Dump("its members are not in order"))
 		}
 	}
