@@ -75,6 +75,7 @@ func enableA2A(ctx context.Context, agent *e2ee.Agent) (endpoint string, err err
 	if errors.Is(err, client.NotFound) {
 		card, err = agent.Client.Agents.PutCard(ctx, api.PutCard{
 			ID: agent.ID(), Name: agent.Record.Name, Description: "Answers every task with its own parts.",
+			DefaultInputModes: []string{"*/*"}, DefaultOutputModes: []string{"*/*"},
 			Extension: &api.PutCardExtension{A2AEnabled: true},
 		})
 	}
