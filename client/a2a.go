@@ -86,8 +86,9 @@ type A2APart struct {
 // A2AText returns the only part of a message that is a text.
 func A2AText(text string) []A2APart { return []A2APart{{Text: &text}} }
 
-// A2ACleartext returns the parts of a message that an A2A client sent without sealing it, as
-// the server says.
+// A2ACleartext returns the parts of a message that an A2A client sent without sealing it, or of a
+// reply that is to be read over A2A. The server and its operator could read and change them: nothing
+// proves who wrote them.
 func A2ACleartext(m api.Message) (parts []A2APart, ok bool) {
 	var metadata struct {
 		Provenance api.Provenance `json:"provenance"`
@@ -96,7 +97,11 @@ func A2ACleartext(m api.Message) (parts []A2APart, ok bool) {
 			Cleartext bool            `json:"cleartext"`
 		} `json:"a2a"`
 	}
-	if json.Unmarshal(m.Metadata, &metadata) != nil || !metadata.A2A.Cleartext || metadata.Provenance.Via != "a2a" {
+	if json.Unmarshal(m.Metadata, &metadata) != nil {
+		return nil, false
+	}
+	reply := metadata.Provenance.Via != "a2a" && len(metadata.A2A.Parts) > 0 // which need not say so
+	if !metadata.A2A.Cleartext && !reply {
 		return nil, false
 	}
 	raw := []byte(metadata.A2A.Parts)

@@ -24,8 +24,8 @@ type openedMessage struct {
 	// Payload is the opened payload if it is text, PayloadBase64 if it is not.
 	Payload       *string `json:"payload"`
 	PayloadBase64 *string `json:"payload_base64,omitzero"`
-	// CleartextOverA2A is set for a message of an A2A client that is not sealed. Payload is
-	// then its text.
+	// CleartextOverA2A is set for a message of an A2A client that is not sealed, and for an answer
+	// to one. Payload is then its text.
 	CleartextOverA2A bool `json:"cleartext_over_a2a,omitzero"`
 	// OpenError says why there is no payload.
 	OpenError *string `json:"open_error"`
@@ -140,8 +140,8 @@ func (s *openedMessage) verdict() string {
 	return verdict
 }
 
-// cleartextOf returns the text of a message that came over A2A without being sealed, as the
-// server says. Parts that are no text are shown as JSON.
+// cleartextOf returns the text of a message that came over A2A without being sealed, or that
+// answers one. Parts that are no text are shown as JSON.
 func cleartextOf(m api.Message) (text string, ok bool) {
 	parts, ok := client.A2ACleartext(m)
 	lines := make([]string, len(parts))

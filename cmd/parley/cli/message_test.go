@@ -30,8 +30,8 @@ func TestShownVerdict(t *testing.T) {
 	}
 }
 
-// TestShownCleartext: a message that an A2A client did not seal is shown with its text, but
-// only if the server says that it came over A2A.
+// TestShownCleartext: a message that an A2A client did not seal is shown with its text and as what
+// it is, and so is the answer to one.
 func TestShownCleartext(t *testing.T) {
 	long := base64.RawURLEncoding.EncodeToString([]byte(`[{"text":"long"}]`))
 	for _, c := range []struct{ metadata, payload, want string }{
@@ -39,7 +39,10 @@ func TestShownCleartext(t *testing.T) {
 		{`{"provenance":{"via":"a2a"},"a2a":{"cleartext":true}}`, long, "long"},
 		{`{"provenance":{"via":"a2a"},"a2a":{"cleartext":true}}`, "AA", ""},
 		{`{"provenance":{"via":"a2a"},"a2a":{"parts":[{"text":"Hi."}]}}`, long, ""},
-		{`{"provenance":{"via":"api"},"a2a":{"cleartext":true,"parts":[{"text":"Hi."}]}}`, long, ""},
+		{`{"provenance":{"via":"api"},"a2a":{"cleartext":true,"parts":[{"text":"Hi."}]}}`, long, "Hi."},
+		{`{"provenance":{"via":"api"},"a2a":{"parts":[{"text":"Hi."}]}}`, long, "Hi."},
+		{`{"provenance":{"via":"api"},"a2a":{"cleartext":true}}`, long, "long"},
+		{`{"provenance":{"via":"api"},"a2a":{"as":"message"}}`, long, ""},
 	} {
 		s := showOpened(api.Message{Metadata: []byte(c.metadata), EncryptedPayload: c.payload}, nil, nil, e2ee.ErrKeyReplaced)
 		switch {
