@@ -80,12 +80,12 @@ func TestCardKeySignsNoTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	kids := map[string]bool{}
-	for _, rotate := range []func(context.Context, *auth.MasterKey) (string, error){h.service.RotateKeys, h.service.RotateCardKeys, h.service.RotateKeys, h.service.RotateCardKeys} {
-		kid, err := rotate(t.Context(), master)
+	for _, rotate := range []func(context.Context, *auth.MasterKey, bool) (Rotated, error){h.service.RotateKeys, h.service.RotateCardKeys, h.service.RotateKeys, h.service.RotateCardKeys} {
+		one, err := rotate(t.Context(), master, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kids[kid] = true
+		kids[one.Kid] = true
 	}
 	tokens, cards := h.service.Issuer.Keys(), h.service.bridgeCards.Keys()
 	if len(kids) != 4 || len(tokens.Others) != 1 || len(cards.Others) != 1 {

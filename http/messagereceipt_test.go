@@ -45,11 +45,11 @@ func TestReceiptKeysArePublished(t *testing.T) {
 		}
 	}
 	for range 2 {
-		kid, err := g.service.RotateReceiptKeys(t.Context(), g.vault)
+		rotated, err := g.service.RotateReceiptKeys(t.Context(), g.vault, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		published("replaced at once", kid)
+		published("replaced at once", rotated.Kid)
 	}
 	state, err := mintKey(t.Context(), g.node.ReceiptKeys, g.vault, issuer.Mint{Lifetime: time.Nanosecond}, g.service.Entropy)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 		}
 		now.Add(int64(time.Minute))
 	}
-	now.Add(int64(keyPublication))
+	now.Add(int64(parley.SigningKeyPublication))
 	if err := s.RenewKeys(t.Context(), master); err != nil || s.Issuer.Keys().Current.Kid == first.Current.Kid {
 		t.Errorf("after the other nodes have learnt the new key, it does not sign: %v", err)
 	}
@@ -162,11 +162,11 @@ func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	s.Clock = func() time.Time { // a renewal reads the time after it has read the keys
 		if !asked.Swap(true) {
 			go func() {
-				kid, err := s.RotateKeys(t.Context(), master)
+				one, err := s.RotateKeys(t.Context(), master, true)
 				if err != nil {
 					t.Error(err)
 				}
-				rotated <- kid
+				rotated <- one.Kid
 			}()
 			select { // a rotation that does not wait for the renewal ends meanwhile
 			case kid := <-rotated:

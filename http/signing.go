@@ -14,10 +14,6 @@ import (
 	"parley/http/auth"
 )
 
-// keyPublication is how long a new signing key is published before it signs: as long as
-// verifiers may cache the key document. // spec: Limits
-const keyPublication = parley.JWKSCacheSeconds * time.Second
-
 // SigningKeys returns the keys of one purpose that sign and are published at this time. If
 // no key is current, or the current one is due for replacement, it first mints a new key and
 // stores it in the journal, sealed under the master key. While the journal takes no
@@ -60,12 +56,12 @@ func mintKey(ctx context.Context, of *actors.Keys, master *auth.MasterKey, offer
 	return of.Mint(ctx, offer)
 }
 
-// keySet opens the published keys, newest first. The newest key signs, unless it is so
-// new that verifiers may not have it yet and no rotation demanded it at once.
+// keySet opens the published keys, newest first. The newest key signs that verifiers have by now,
+// or that a rotation demanded at once.
 func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.KeySet, error) {
 	var keys []auth.SigningKey
-	atOnce := state.Current().GetAtOnce()
-	for _, k := range state.Published(now) {
+	current := -1
+	for i, k := range state.Published(now) {
 		seed, err := master.OpenSeed(k.GetKid(), k.GetSealedSeed())
 		if err != nil {
 			return auth.KeySet{}, err
@@ -75,10 +71,12 @@ func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.Ke
 			key.Until = time.UnixMilli(k.GetRetiredMs()).UTC().Add(parley.SigningKeyAfterlife)
 		}
 		keys = append(keys, key)
+		if current < 0 && (k.GetAtOnce() || now.Sub(key.Created) >= parley.SigningKeyPublication) {
+			current = i
+		}
 	}
-	current := 0
-	if len(keys) > 1 && !atOnce && now.Sub(keys[0].Created) < keyPublication {
-		current = 1
+	if current < 0 { // the first key
+		current = len(keys) - 1
 	}
 	set := auth.KeySet{Current: keys[current]}
 	for i, k := range keys {
@@ -164,36 +162,47 @@ func (s *core) renewKeys(ctx context.Context, master *auth.MasterKey) error {
 	return err
 }
 
-// RotateKeys replaces the key that signs access tokens at once: new tokens are signed with
-// the key whose id is returned. The former key stays published for a day, so that its
-// tokens stay valid. A verifier that has cached the key document requests it again when it
-// sees the new id.
-func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
-	return s.rotateKeys(ctx, s.Node.Keys, master, s.Issuer.SetKeys)
+// Rotated is a new signing key, and when it signs.
+type Rotated struct {
+	Kid   string
+	Signs time.Time
+}
+
+// RotateKeys replaces the key that signs access tokens: with one that signs once it has been
+// published for parley.SigningKeyPublication, or at once. The former key stays published for a day,
+// so that its tokens stay valid. A verifier that has cached the key document requests it again when
+// it sees the new id, but not every verifier does so at once.
+func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey, atOnce bool) (Rotated, error) {
+	return s.rotateKeys(ctx, s.Node.Keys, master, atOnce, s.Issuer.SetKeys)
 }
 
 // RotateCardKeys is RotateKeys for the key that signs the A2A cards of agents.
-func (s *Service) RotateCardKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
-	return s.rotateKeys(ctx, s.Node.CardKeys, master, s.bridgeCards.SetKeys)
+func (s *Service) RotateCardKeys(ctx context.Context, master *auth.MasterKey, atOnce bool) (Rotated, error) {
+	return s.rotateKeys(ctx, s.Node.CardKeys, master, atOnce, s.bridgeCards.SetKeys)
 }
 
 // RotateReceiptKeys is RotateKeys for the key that signs receipts of messages. The former
 // key stays published for good.
-func (s *Service) RotateReceiptKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
-	return s.rotateKeys(ctx, s.Node.ReceiptKeys, master, s.receiptKeys.use)
+func (s *Service) RotateReceiptKeys(ctx context.Context, master *auth.MasterKey, atOnce bool) (Rotated, error) {
+	return s.rotateKeys(ctx, s.Node.ReceiptKeys, master, atOnce, s.receiptKeys.use)
 }
 
-func (s *Service) rotateKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, use func(auth.KeySet)) (kid string, err error) {
+func (s *Service) rotateKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, atOnce bool, use func(auth.KeySet)) (Rotated, error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()
-	state, err := mintKey(ctx, of, master, issuer.Mint{Force: true}, s.Entropy)
+	state, err := mintKey(ctx, of, master, issuer.Mint{Force: true, AtOnce: atOnce}, s.Entropy)
 	if err != nil {
-		return "", err
+		return Rotated{}, err
 	}
 	keys, err := keySet(state, master, s.Clock())
 	if err != nil {
-		return "", err
+		return Rotated{}, err
 	}
 	use(keys)
-	return keys.Current.Kid, nil
+	newest := state.Current()
+	out := Rotated{Kid: newest.GetKid(), Signs: time.UnixMilli(newest.GetMintedMs()).UTC()}
+	if !atOnce {
+		out.Signs = out.Signs.Add(parley.SigningKeyPublication)
+	}
+	return out, nil
 }

@@ -53,7 +53,7 @@ func (s *State) Due(now time.Time, lifetime time.Duration) bool {
 type Command interface{ command() }
 
 // Mint offers a new key. The issuer accepts it if one is due or Force is set, and drops
-// it otherwise. A forced key signs at once.
+// it otherwise.
 type Mint struct {
 	// Kid is the RFC 7638 thumbprint of Public.
 	Kid string
@@ -65,6 +65,9 @@ type Mint struct {
 	// parley.SigningKeyLifetime.
 	Lifetime time.Duration
 	Force    bool
+	// AtOnce has the key sign at once, and not only when it has been published for
+	// parley.SigningKeyPublication.
+	AtOnce bool
 }
 
 func (Mint) command() {}
@@ -118,7 +121,7 @@ func decideMint(s *State, c Mint, now time.Time) ([]Event, error) {
 		}
 	}
 	return []Event{&Minted{
-		Kid: c.Kid, Public: c.Public, SealedSeed: c.SealedSeed, AtMs: now.UnixMilli(), AtOnce: c.Force,
+		Kid: c.Kid, Public: c.Public, SealedSeed: c.SealedSeed, AtMs: now.UnixMilli(), AtOnce: c.AtOnce,
 	}}, nil
 }
 

@@ -31,7 +31,7 @@ func parse(l *actorstest.Line, _ *life) issuer.Command {
 	if l.Verb != "mint" {
 		panic("no such verb: " + l.Verb)
 	}
-	return issuer.Mint{Kid: l.Text("key"), Public: []byte("public"), SealedSeed: []byte("sealed"), Force: l.Has("by-force")}
+	return issuer.Mint{Kid: l.Text("key"), Public: []byte("public"), SealedSeed: []byte("sealed"), Force: l.Has("by-force"), AtOnce: l.Has("at-once")}
 }
 
 func show(life *life) string {
@@ -48,7 +48,7 @@ func TestLaws(t *testing.T) {
 		minted++
 		return issuer.Mint{
 			Kid:    fmt.Sprint("k", minted-rapid.IntRange(0, 1).Draw(t, "known")),
-			Public: []byte("p"), SealedSeed: []byte("s"), Force: rapid.Bool().Draw(t, "force"),
+			Public: []byte("p"), SealedSeed: []byte("s"), Force: rapid.Bool().Draw(t, "force"), AtOnce: rapid.Bool().Draw(t, "at once"),
 		}
 	}
 	actorstest.Obey(t, rules, draw, law)

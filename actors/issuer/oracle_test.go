@@ -17,6 +17,7 @@ import (
 type shownKey struct {
 	kid, public, seed string
 	mintedMs          int64
+	atOnce            bool
 }
 
 // sight is everything visible of the platform's keys at one time.
@@ -60,7 +61,7 @@ func (o *oracle) due(now time.Time) bool {
 
 func look(l *life) any {
 	shown := func(k *issuer.Key) shownKey {
-		return shownKey{k.Kid, string(k.Public), string(k.SealedSeed), k.MintedMs}
+		return shownKey{k.Kid, string(k.Public), string(k.SealedSeed), k.MintedMs, k.AtOnce}
 	}
 	seen := sight{exists: l.State.Exists(), due: l.State.Due(l.Now, parley.SigningKeyLifetime), published: []shownKey{}}
 	if signs := l.State.Current(); signs != nil {
@@ -86,7 +87,7 @@ func (o *oracle) Predict(command issuer.Command, now time.Time) actorstest.Verdi
 	if !o.due(now) {
 		because = "by force"
 	}
-	o.minted = append(o.minted, shownKey{c.Kid, string(c.Public), string(c.SealedSeed), now.UnixMilli()})
+	o.minted = append(o.minted, shownKey{c.Kid, string(c.Public), string(c.SealedSeed), now.UnixMilli(), c.AtOnce})
 	return actorstest.Accepted(because)
 }
 
@@ -100,7 +101,7 @@ func wish(t *rapid.T, o *oracle, _ time.Time) issuer.Command {
 	}
 	return issuer.Mint{
 		Kid: fmt.Sprint("k", o.offered), Public: fmt.Append(nil, "public", o.offered), SealedSeed: fmt.Append(nil, "sealed", o.offered),
-		Force: rapid.Bool().Draw(t, "force"),
+		Force: rapid.Bool().Draw(t, "force"), AtOnce: rapid.Bool().Draw(t, "at once"),
 	}
 }
 

@@ -26,6 +26,11 @@ const (
 	JWKSCacheSeconds       = 3600
 )
 
+// SigningKeyPublication is how long a new signing key is published before it signs, unless the
+// operator demands it at once: as long as verifiers may cache the key document, and those that fetch
+// it at an unknown key may wait before they do so again.
+const SigningKeyPublication = JWKSCacheSeconds*time.Second + 5*time.Minute
+
 // Limits that the specification leaves open; see docs/limits.md.
 const (
 	MessageTypeMax    = 200

@@ -165,10 +165,9 @@ func (c *Cards) forget(org parley.OrgID) {
 	}
 }
 
-// signsSince returns when a key began to sign, or later: a key that replaced one that was
-// due is published for as long as verifiers may cache the key document, before it signs.
+// signsSince returns when a key began to sign, or later: most are published for a while before.
 func (c *Cards) signsSince(key auth.SigningKey) time.Time {
-	if published := key.Created.Add(parley.JWKSCacheSeconds * time.Second); !published.After(c.Clock()) {
+	if published := key.Created.Add(parley.SigningKeyPublication); !published.After(c.Clock()) {
 		return published
 	}
 	return key.Created

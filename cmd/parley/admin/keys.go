@@ -3,6 +3,7 @@ package admin
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	parleyhttp "parley/http"
 	"parley/http/auth"
@@ -21,36 +22,39 @@ type RotateKey struct {
 	Cards bool `json:"cards,omitzero"`
 	// Receipts names the key that signs receipts of messages.
 	Receipts bool `json:"receipts,omitzero"`
+	// Now has the new key sign at once.
+	Now bool `json:"now,omitzero"`
 }
 
 // RotatedKey is the answer of POST /signing-keys/rotate.
 type RotatedKey struct {
-	// Kid is the id of the key that signs now.
-	Kid string `json:"kid"`
+	// Kid is the id of the new key, which signs from SignsAt on.
+	Kid     string    `json:"kid"`
+	SignsAt time.Time `json:"signs_at"`
 }
 
 // Mount adds POST /signing-keys/rotate.
 func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("POST /signing-keys/rotate", func(w http.ResponseWriter, r *http.Request) {
 		var asked RotateKey
-		var rotated RotatedKey
+		var rotated parleyhttp.Rotated
 		err := ReadRequest(r, &asked)
 		switch {
 		case err != nil:
 		case asked.Cards && asked.Receipts:
 			err = errBadRequest
 		case asked.Receipts:
-			rotated.Kid, err = k.Service.RotateReceiptKeys(r.Context(), k.Master)
+			rotated, err = k.Service.RotateReceiptKeys(r.Context(), k.Master, asked.Now)
 		case asked.Cards:
-			rotated.Kid, err = k.Service.RotateCardKeys(r.Context(), k.Master)
+			rotated, err = k.Service.RotateCardKeys(r.Context(), k.Master, asked.Now)
 		default:
-			rotated.Kid, err = k.Service.RotateKeys(r.Context(), k.Master)
+			rotated, err = k.Service.RotateKeys(r.Context(), k.Master, asked.Now)
 		}
 		if err != nil {
 			writeRefusal(w, err)
 			return
 		}
-		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "cards", asked.Cards, "receipts", asked.Receipts, "from", r.RemoteAddr)
-		writeJSON(w, http.StatusOK, rotated)
+		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "signs_at", rotated.Signs, "cards", asked.Cards, "receipts", asked.Receipts, "from", r.RemoteAddr)
+		writeJSON(w, http.StatusOK, RotatedKey{rotated.Kid, rotated.Signs})
 	})
 }

@@ -127,7 +127,7 @@ func TestReceiptKeyRotate(t *testing.T) {
 		said, kid := proven(t, s, former)
 		kids := map[any]bool{kid: true}
 		for range 2 {
-			kit.Succeeds(t, "key", "rotate", "--receipts", "--admin", "http://"+admin, "--data", s.Dir)
+			kit.Succeeds(t, "key", "rotate", "--receipts", "--now", "--admin", "http://"+admin, "--data", s.Dir)
 			for range 2 {
 				again, now := proven(t, s, receiptOf(a, m))
 				kids[now] = true

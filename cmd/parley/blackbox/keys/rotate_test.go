@@ -17,7 +17,7 @@ func TestCardKeyRotate(t *testing.T) {
 		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
 		card := func() *kit.Answer { return s.Call(t, "", "GET", kit.BridgeCard(g), nil).Want(200) }
 		first := card()
-		kit.Succeeds(t, "key", "rotate", "--cards", "--admin", "http://"+admin, "--data", s.Dir)
+		kit.Succeeds(t, "key", "rotate", "--cards", "--now", "--admin", "http://"+admin, "--data", s.Dir)
 		second := card()
 		if string(first.Raw) == string(second.Raw) || first.Header.Get("ETag") == second.Header.Get("ETag") {
 			second.Errorf("the card is signed with the former key")
@@ -44,7 +44,7 @@ func TestKeyRotate(t *testing.T) {
 		o := s.Org(t)
 		signed := func(token string) any { header, _, _, _ := kit.ClaimsOf(t, token); return header["kid"] }
 		former := signed(o.Token)
-		kit.Succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.Dir)
+		kit.Succeeds(t, "key", "rotate", "--now", "--admin", "http://"+admin, "--data", s.Dir)
 		for _, when := range []string{"at once", "after a restart"} {
 			fresh := s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
 			if all := kit.PublishedKeys(t, s); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
@@ -52,6 +52,27 @@ func TestKeyRotate(t *testing.T) {
 			}
 			s.Call(t, fresh, "GET", "/org", nil).As("%s", when).Want(200)
 			o.Get("/org").As("former, %s", when).Want(200)
+			s.Kill()
+			s.Restart(t)
+		}
+	})
+}
+
+// TestKeyRotateLater: a key is published before it signs, so that verifiers which keep the key
+// document for an hour have it by then.
+func TestKeyRotateLater(t *testing.T) {
+	kit.Own(t, func(t *testing.T, journals string) {
+		admin := kit.FreeAddress(t)
+		s := kit.Start(t, "--journals", journals, "--admin-listen", admin)
+		o := s.Org(t)
+		signed := func(token string) any { header, _, _, _ := kit.ClaimsOf(t, token); return header["kid"] }
+		before := kit.PublishedKeys(t, s)
+		kit.Succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.Dir)
+		for _, when := range []string{"at once", "after a restart"} {
+			fresh := s.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
+			if all := kit.PublishedKeys(t, s); signed(fresh) != signed(o.Token) || len(all) != len(before)+1 {
+				t.Errorf("%s: signed with %v, it was %v, published are %v", when, signed(fresh), signed(o.Token), all)
+			}
 			s.Kill()
 			s.Restart(t)
 		}

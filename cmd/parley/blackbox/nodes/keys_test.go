@@ -17,7 +17,7 @@ func TestKeyRotateOnNodes(t *testing.T) {
 	for _, purpose := range [][]string{nil, {"--cards"}, {"--receipts"}} {
 		rotates := n.Follower()
 		before := len(kit.PublishedKeys(t, rotates))
-		if said, err := rotates.Operate(append([]string{"key", "rotate"}, purpose...)...); err != nil {
+		if said, err := rotates.Operate(append([]string{"key", "rotate", "--now"}, purpose...)...); err != nil {
 			t.Fatal(said, err)
 		}
 		fresh := rotates.Grant(t, o.Client, o.Secret).Want(200).Str("access_token")
