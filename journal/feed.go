@@ -59,6 +59,8 @@ const (
 	SyncChannel   Channel = 3
 	WaitChannel   Channel = 4
 	BridgeChannel Channel = 5
+	// TranscriptChannel is a page of the conversation.
+	TranscriptChannel Channel = 6
 )
 
 // Receipts are the instants, in Unix milliseconds, at which a message was first

@@ -15,11 +15,19 @@ import (
 // page may be short although there are more. next is the position to continue from, 0
 // at the end. // spec: Messaging
 func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
-	p := inboxPage{limit: limit, only: only, fits: fits}
+	return q.inbox(ctx, agent, before, inboxPage{limit: limit, only: only, fits: fits})
+}
+
+// Unread is Inbox without the messages that are marked as read.
+func (q *Messages) Unread(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
+	return q.inbox(ctx, agent, before, inboxPage{limit: limit, only: only, fits: fits, unread: &unreadFilter{}})
+}
+
+func (q *Messages) inbox(ctx context.Context, agent parley.AgentID, before uint64, p inboxPage) (page []Message, next uint64, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		p.read = func(e journal.FeedEntry) (*record.Message, error) { return q.transferred(ctx, v, agent, e) }
 		seen := 0
-		if before == 0 && only == "" {
+		if before == 0 && p.only == "" && p.unread == nil {
 			newest, read, err := q.newest.of(v, agent)
 			if err != nil {
 				return err
@@ -38,6 +46,7 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 type inboxPage struct {
 	limit    int
 	only     string
+	unread   *unreadFilter // nil for all
 	fits     Fits
 	read     func(journal.FeedEntry) (*record.Message, error)
 	messages []Message
@@ -98,6 +107,15 @@ func (p *inboxPage) scan(v journal.View, agent parley.AgentID, before uint64, se
 			p.last = e.Position
 			return true
 		}
+		if p.unread != nil {
+			var state entryState
+			if state, failed = p.unread.of(v, agent, e.Position); failed != nil || state == allRead {
+				return false
+			} else if state == entryRead {
+				p.last = e.Position
+				return true
+			}
+		}
 		more, failed = p.add(e)
 		return more && failed == nil
 	})
@@ -105,4 +123,54 @@ func (p *inboxPage) scan(v journal.View, agent parley.AgentID, before uint64, se
 		return err
 	}
 	return fillReceipts(v, agent, p.messages[had:])
+}
+
+// unreadFilter knows which entries of a feed are read. It is asked for them from the newest to
+// the oldest.
+type unreadFilter struct {
+	read map[uint64]bool
+	// from is the oldest position of which read knows, 0 at first.
+	from uint64
+	// beyond is a position up to which all is read.
+	beyond uint64
+}
+
+// entryState says what is known of an entry.
+type entryState int
+
+const (
+	entryUnread entryState = iota
+	entryRead
+	// allRead: it and all before it.
+	allRead
+)
+
+// receiptsStep is how many positions of receipts are read at a time.
+const receiptsStep = 256
+
+func (u *unreadFilter) of(v journal.View, agent parley.AgentID, position uint64) (entryState, error) {
+	if u.read == nil {
+		var err error
+		if u.beyond, err = readUpTo(v, agent); err != nil {
+			return 0, err
+		}
+	}
+	if position <= u.beyond {
+		return allRead, nil
+	}
+	if u.read == nil || position < u.from {
+		u.read, u.from = map[uint64]bool{}, max(position, receiptsStep)-receiptsStep+1
+		err := v.FeedReceipts(agent, u.from, position, func(at uint64, r journal.Receipts) {
+			if r.ReadAt != 0 {
+				u.read[at] = true
+			}
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if u.read[position] {
+		return entryRead, nil
+	}
+	return entryUnread, nil
 }

@@ -136,6 +136,24 @@ func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parl
 	return all, err
 }
 
+// Arrived returns those messages of which an agent's inbox has the bodies, in their order.
+func (q *Messages) Arrived(ctx context.Context, agent parley.AgentID, ids []parley.MessageID) (all []Message, err error) {
+	err = q.view(ctx, func(v journal.View) error {
+		for _, id := range ids {
+			m, err := readMessage(v, agent.Slot(), id)
+			switch {
+			case errors.Is(err, journal.ErrErased), errors.Is(err, parley.ErrNotFound):
+			case err != nil:
+				return err
+			case m.Record.Recipient() == agent && m.Position != 0:
+				all = append(all, m)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
 // CountSince returns how many messages to an agent were created after an instant in
 // Unix milliseconds, whatever their receipts, without reading their bodies. It counts
 // every message that was acknowledged before the call, if that took less than

@@ -34,6 +34,11 @@ func (q *Feeds) After(agent parley.AgentID, position uint64) Awaited {
 	return &newer{reader: q.reader, agent: agent, beyond: position}
 }
 
+// FromNow awaits the messages that arrive from now on.
+func (q *Feeds) FromNow(agent parley.AgentID) Awaited {
+	return q.After(agent, q.reader.journal.DurablePosition(agent))
+}
+
 // Untransferred awaits the messages that are not transferred to an agent.
 func (q *Feeds) Untransferred(agent parley.AgentID) Awaited {
 	return &untransferred{reader: q.reader, agent: agent}

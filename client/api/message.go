@@ -165,18 +165,27 @@ type Reply struct {
 // GetMessage gets one message: GET /messages/{id}.
 type GetMessage struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
-	// ActingAgent marks the message as read if it is the recipient.
+	// ActingAgent marks the message as delivered and read if it is the recipient. Without it
+	// the recipient acts, unless the organization owns the sender too.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// Peek leaves the message as it is.
+	Peek bool `json:"-" query:"peek"`
 }
 
 // Inbox lists the messages that an agent received, newest first: GET
 // /agents/{id}/messages. The answer is a Page of Message.
 type Inbox struct {
-	ID     parley.AgentID `json:"-" path:"id" required:"true"`
-	Limit  int            `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
-	Cursor *string        `json:"-" query:"cursor"`
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// ActingAgent, if it is another agent, leaves the messages as they are.
+	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
+	Limit       int     `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
+	Cursor      *string `json:"-" query:"cursor"`
 	// Type selects messages of this type.
 	Type *string `json:"-" query:"type"`
+	// Unread selects messages that are not marked as read.
+	Unread bool `json:"-" query:"unread"`
+	// Peek leaves the messages as they are: none is marked as delivered.
+	Peek bool `json:"-" query:"peek"`
 }
 
 // States of a conversation. // spec: Conversation status
@@ -217,9 +226,11 @@ type GetParticipants struct {
 
 // Participant is an agent that takes part in a conversation.
 type Participant struct {
-	AgentID  parley.AgentID `json:"agent_id"`
-	Role     string         `json:"role" enum:"initiator,responder,observer,mediator"`
-	JoinedAt Time           `json:"joined_at"`
+	AgentID parley.AgentID `json:"agent_id"`
+	// Role is initiator or responder. The others are reserved: a payload is sealed to one
+	// recipient, so an observer would read nothing.
+	Role     string `json:"role" enum:"initiator,responder,observer,mediator"`
+	JoinedAt Time   `json:"joined_at"`
 }
 
 // StatusPatch changes the status of a conversation: PATCH /conversations/{id}/status.
@@ -244,6 +255,9 @@ type Transcript struct {
 	Cursor      *string `json:"-" query:"cursor"`
 	// Order is asc (oldest first) or desc.
 	Order string `json:"-" query:"order" default:"asc" enum:"asc,desc"`
+	// Peek leaves the messages as they are. Otherwise those that the acting agent received are
+	// marked as delivered; if none is named, those that did not come from its organization.
+	Peek bool `json:"-" query:"peek"`
 }
 
 // AgentConversations lists the conversations that an agent takes part in, newest first:
@@ -334,8 +348,12 @@ type Wait struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 	// After is a message of the agent's inbox. The answer has the messages after it,
 	// read or not; the nil UUID selects all. Without it, the answer has the messages
-	// that have not been transferred yet.
+	// that have not been transferred yet, or with Peek those that arrive from now on.
 	After *parley.MessageID `json:"-" query:"after"`
+	// ActingAgent, if it is another agent, leaves the messages as they are.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// Peek leaves the messages as they are: none is marked as delivered.
+	Peek bool `json:"-" query:"peek"`
 	// TimeoutMS is how long to wait, in milliseconds.
 	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"60000"`
 }
@@ -358,12 +376,13 @@ type Trace struct {
 
 // Channels by which a message reaches its recipient, in an Attempt.
 const (
-	ChannelInbox   = "inbox"
-	ChannelStream  = "stream"
-	ChannelWebhook = "webhook"
-	ChannelSync    = "sync"
-	ChannelWait    = "wait"
-	ChannelA2A     = "a2a"
+	ChannelInbox      = "inbox"
+	ChannelStream     = "stream"
+	ChannelWebhook    = "webhook"
+	ChannelSync       = "sync"
+	ChannelWait       = "wait"
+	ChannelA2A        = "a2a"
+	ChannelTranscript = "transcript"
 )
 
 // Outcomes of an Attempt. Carried: the recipient has the message's body. Announced: a

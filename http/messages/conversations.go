@@ -7,6 +7,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
+	"parley/actors/record"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/http/rest"
@@ -169,6 +170,7 @@ func (s Conversations) Transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	if err != nil {
 		return rest.Rendered{}, err
 	}
+	named := acting
 	if acting == nil {
 		acting = mine[0]
 	} else if part, err := s.takesPart(c, state, acting); err != nil {
@@ -191,6 +193,12 @@ func (s Conversations) Transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	}
 	if err != nil {
 		return rest.Rendered{}, err
+	}
+	if !in.Peek && !c.Head() {
+		shown := func(r *record.Message) bool { return r.Recipient() == acting.AgentID() && recipientActs(c, named, r) }
+		if err := (Inbox{s.Options}).recordShown(c, acting.AgentID(), page, shown); err != nil {
+			return rest.Rendered{}, err
+		}
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
 		return view.AppendPage(b, s.Agents.ToViews(c.Context(), page), room.viewer, s.Lists.Cursor(list, next))

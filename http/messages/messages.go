@@ -4,6 +4,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
+	"parley/actors/record"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/http/rest"
@@ -68,8 +69,8 @@ func (s Messages) Reply(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
 	return s.renderPosted(c, posted, from), nil
 }
 
-// Get returns a message. If the caller's organization owns the recipient, this
-// delivers the message. If the acting agent is the recipient, it also marks it as read.
+// Get returns a message. If the recipient acts, this delivers the message and marks it as read.
+// Without a name it acts if the organization does not own the sender too.
 func (s Inbox) Get(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
@@ -86,16 +87,22 @@ func (s Inbox) Get(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	if err := c.Reserve(v.SizeBound(r)); err != nil { // before anything is marked
 		return rest.Rendered{}, err
 	}
-	if r.RecipientOrg() == c.Caller.Org && !c.Head() {
-		reads := acting == nil && r.SenderOrg() != c.Caller.Org
-		if acting != nil {
-			reads = acting.AgentID() == r.Recipient()
-		}
-		if m, err = s.carry(c, m, journal.InboxChannel, reads); err != nil {
+	if !in.Peek && !c.Head() && recipientActs(c, acting, r) {
+		if m, err = s.carry(c, m, journal.InboxChannel, true); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
 	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.Agents.ToView(c.Context(), m), v) }), nil
+}
+
+// recipientActs reports whether a message is shown to its recipient: the acting agent, or if none
+// is named, an agent of the caller that did not get it from its own organization.
+// // docs: delivery.md
+func recipientActs(c *rest.Call, acting *agent.State, r *record.Message) bool {
+	if acting != nil {
+		return acting.AgentID() == r.Recipient()
+	}
+	return r.RecipientOrg() == c.Caller.Org && r.SenderOrg() != c.Caller.Org
 }
 
 // List returns a page of an agent's messages, newest first. It marks the messages that
@@ -104,21 +111,28 @@ func (s Inbox) List(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
-	only := ""
+	looks, err := s.onlyLooks(c, in.ID, in.ActingAgent, in.Peek)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	only, list, read := "", "inbox "+in.ID.String()+" ", s.Node.Messages.Inbox
+	if in.Unread {
+		list, read = "unread "+in.ID.String()+" ", s.Node.Messages.Unread
+	}
 	if in.Type != nil {
 		only = *in.Type
 	}
-	list := "inbox " + in.ID.String() + " " + only
+	list += only
 	before, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	room := pageBudget{call: c, viewer: s.viewer(c.Caller.Org, in.ID)}
-	page, next, err := s.Node.Messages.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
+	page, next, err := read(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	if !c.Head() {
+	if !looks {
 		if err := s.recordTransfers(c, in.ID, page, journal.InboxChannel); err != nil {
 			return rest.Rendered{}, err
 		}
@@ -126,4 +140,25 @@ func (s Inbox) List(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	return c.Render(room.size(), func(b []byte) []byte {
 		return view.AppendPage(b, s.Agents.ToViews(c.Context(), page), room.viewer, s.Lists.Cursor(list, next))
 	}), nil
+}
+
+// onlyLooks reports whether a request for an agent's messages leaves them as they are: it peeks, or
+// any other agent acts, also one that the caller does not own.
+func (s Inbox) onlyLooks(c *rest.Call, id parley.AgentID, named string, peek bool) (bool, error) {
+	if named == "" {
+		return peek || c.Head(), nil
+	}
+	acting, err := s.Agents.Acting(c, named)
+	if err != nil {
+		return true, refusedNot(err)
+	}
+	return peek || c.Head() || acting.AgentID() != id, nil
+}
+
+// refusedNot returns nil for a refusal.
+func refusedNot(err error) error {
+	if parley.IsRefusal(err) {
+		return nil
+	}
+	return err
 }

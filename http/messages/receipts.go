@@ -8,6 +8,7 @@ import (
 
 	"parley/actors/agent"
 	"parley/actors/query"
+	"parley/actors/record"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/http/rest"
@@ -100,6 +101,32 @@ func (s Inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.
 		if k := slices.IndexFunc(receipts, func(m journal.RecordReceipt) bool { return m.Message == id }); k >= 0 {
 			page[i].Receipts = before[k]
 		}
+	}
+	return nil
+}
+
+// recordShown records that messages on a page of a conversation were shown to the agent that
+// received them. What has not arrived in its inbox stays as it is.
+func (s Inbox) recordShown(c *rest.Call, agent parley.AgentID, page []query.Message, shown func(*record.Message) bool) error {
+	var ids []parley.MessageID
+	at := map[parley.MessageID]int{}
+	for i, m := range page {
+		if m.Receipts.TransferredAt == 0 && shown(m.Record) {
+			ids, at[m.Record.MessageID()] = append(ids, m.Record.MessageID()), i
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	arrived, err := s.Node.Messages.Arrived(c.Context(), agent, ids)
+	if err != nil {
+		return err
+	}
+	if err := s.recordTransfers(c, agent, arrived, journal.TranscriptChannel); err != nil {
+		return err
+	}
+	for _, m := range arrived {
+		page[at[m.Record.MessageID()]].Receipts = m.Receipts
 	}
 	return nil
 }

@@ -24,13 +24,20 @@ const (
 )
 
 // Wait answers as soon as there are messages for an agent, or with none after the
-// timeout. The messages it returns count as transferred. // docs: delivery.md
+// timeout. The messages it returns count as transferred, unless it only looks. // docs: delivery.md
 func (s Inbox) Wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	_, err := s.Agents.Active(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	w := messageWait{options: s.Options, call: c, agent: in.ID, watch: s.Node.Feeds.Watch, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
+	looks, err := s.onlyLooks(c, in.ID, in.ActingAgent, in.Peek)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	w := messageWait{options: s.Options, call: c, agent: in.ID, onlyLooks: looks, watch: s.Node.Feeds.Watch, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
+	if in.Peek && in.After == nil {
+		w.awaited, w.looks = s.Node.Feeds.FromNow(in.ID), math.MaxInt
+	}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
@@ -63,6 +70,8 @@ type messageWait struct {
 	options *Options
 	call    *rest.Call
 	agent   parley.AgentID
+	// onlyLooks leaves the messages as they are.
+	onlyLooks bool
 	// watch is Watch of the node's feeds.
 	watch   func(parley.AgentID, func()) (stop func())
 	awaited query.Awaited
@@ -127,7 +136,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
 	w.budget = pageBudget{call: w.call, viewer: w.options.viewer(w.call.Caller.Org, w.agent)}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
-	if err != nil || len(found.Items) == 0 || w.call.Gone() {
+	if err != nil || len(found.Items) == 0 || w.onlyLooks || w.call.Gone() {
 		return found, more, err
 	}
 	return found, more, Inbox{w.options}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)

@@ -17,6 +17,8 @@ var Channels = map[journal.Channel][2]string{
 	journal.SyncChannel:   {api.ChannelSync, "It was the reply that a request waited for."},
 	journal.WaitChannel:   {api.ChannelWait, "A request that waited was answered with it."},
 	journal.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
+
+	journal.TranscriptChannel: {api.ChannelTranscript, "A page of the conversation was answered with it."},
 }
 
 // OrNull returns nil for an empty text.

@@ -2,7 +2,9 @@ package api
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"parley/cmd/parley/blackbox/kit"
 	"parley/cmd/parley/blackbox/kit/grouptest"
@@ -50,13 +52,15 @@ func TestOnlyTheRecipientsReadsLeaveReceipts(t *testing.T) {
 	})
 }
 
-func TestGetByAnotherAgentOfTheRecipientDelivers(t *testing.T) {
+// TestGetByAnotherAgentOfTheRecipient: only a GET in which the recipient acts hands the message
+// over. // docs: delivery.md
+func TestGetByAnotherAgentOfTheRecipient(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
 		a, b := kit.Pair(t, s)
 		colleague := b.Org.Agent("colleague")
 		m := a.Send(b)
 		b.Get("/messages/"+kit.Text(m, "id"), "X-Svc-Agent", colleague.ID).Want(200)
-		kit.Marked(t, a, m, "delivered")
+		kit.Marked(t, a, m, "new")
 		b.Get("/messages/"+kit.Text(m, "id"), "X-Svc-Agent", b.Handle).Want(200)
 		kit.Marked(t, a, m, "read")
 	})
@@ -68,9 +72,9 @@ func TestGetByAnOwnerOfBothEnds(t *testing.T) {
 		a, b := o.Agent("a"), o.Agent("b")
 		m := a.Send(b)
 		o.Get("/messages/" + kit.Text(m, "id")).Want(200)
-		kit.Marked(t, a, m, "delivered")
+		kit.Marked(t, a, m, "new")
 		o.Get("/messages/"+kit.Text(m, "id"), "X-Svc-Agent", a.ID).Want(200)
-		kit.Marked(t, a, m, "delivered")
+		kit.Marked(t, a, m, "new")
 		o.Get("/messages/"+kit.Text(m, "id"), "X-Svc-Agent", b.ID).Want(200)
 		kit.Marked(t, a, m, "read")
 	})
@@ -85,7 +89,7 @@ func TestReadByAnOwnerOfBothSides(t *testing.T) {
 		for _, headers := range [][]string{nil, {"X-Svc-Agent", b.ID}} {
 			m := a.Send(b)
 			o.Post("/messages/"+kit.Text(m, "id")+"/read", nil, "X-Svc-Agent", a.ID).Refused(403, "not_owner")
-			kit.Marked(t, a, m, "delivered") // caused by the read itself
+			kit.Marked(t, a, m, "new")
 			o.Post("/messages/"+kit.Text(m, "id")+"/read", nil, headers...).Want(200).Is("direction", "received", "status", "read")
 			kit.Marked(t, a, m, "read")
 		}
@@ -103,6 +107,129 @@ func TestReplyReads(t *testing.T) {
 		second := a.Send(b)
 		b.TryReply(second, obj{"type": "svc.v1.receipt"}).Want(201)
 		kit.Marked(t, a, second, "read")
+	})
+}
+
+// TestTranscriptDelivers: a transcript in which the recipient acts hands over its messages, all of
+// a page, and reads none.
+func TestTranscriptDelivers(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		colleague := b.Org.Agent("colleague")
+		first := a.Send(b)
+		second := b.Reply(first)
+		talk := "/conversations/" + kit.Text(first, "conversation_id") + "/messages"
+		a.Get(talk).Want(200)
+		kit.Marked(t, b, second, "delivered")
+		third := a.Reply(second)
+		b.Get(talk + "?peek=true").Want(200)
+		b.Get(talk, "X-Svc-Agent", colleague.ID).Refused(403, "not_owner")
+		kit.Marked(t, a, third, "new")
+		rows := b.Get(talk).Want(200).Items()
+		if rows[2]["status"] != "delivered" || rows[2]["delivered_at"] == nil {
+			t.Errorf("the page shows %v", rows[2])
+		}
+		kit.Marked(t, a, third, "delivered")
+		if by := kit.Objects(a.Get("/messages/" + kit.Text(third, "id") + "/trace").Want(200).At("attempts").([]any)); len(by) != 1 || by[0]["channel"] != "transcript" {
+			t.Errorf("the trace shows %v", by)
+		}
+		o := s.Org(t)
+		c, d := o.Agent("c"), o.Agent("d")
+		own := c.Send(d)
+		talk = "/conversations/" + kit.Text(own, "conversation_id") + "/messages"
+		o.Get(talk).Want(200)
+		o.Get(talk, "X-Svc-Agent", c.ID).Want(200)
+		kit.Marked(t, c, own, "new")
+		o.Get(talk, "X-Svc-Agent", d.ID).Want(200)
+		kit.Marked(t, c, own, "delivered")
+	})
+}
+
+// TestPeek: who only looks, or acts as another agent, leaves all as it is.
+func TestPeek(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		colleague := b.Org.Agent("colleague")
+		m := a.Send(b)
+		id := kit.Text(m, "id")
+		for _, path := range []string{"/messages/" + id, b.Path("/messages"), b.Path("/wait?after=" + kit.NilUUID)} {
+			peek := path + "?peek=true"
+			if strings.Contains(path, "?") {
+				peek = path + "&peek=true"
+			}
+			b.Get(peek).Want(200)
+			b.Get(path, "X-Svc-Agent", colleague.ID).Want(200)
+			kit.Marked(t, a, m, "new")
+		}
+		b.Get("/messages/"+id+"?peek=maybe").Invalid("query.peek", "")
+		waited := make(chan *kit.Answer, 1)
+		go func() { waited <- b.Get(b.Path("/wait?peek=true&timeout_ms=20000")) }()
+		var next string
+		for begun := false; !begun; { // until the wait has begun
+			next = kit.Text(a.Send(b), "id")
+			select {
+			case w := <-waited:
+				if rows := itemsOf(w); len(rows) == 0 || rows[0]["id"] == id {
+					t.Errorf("a wait that peeks is answered with %v", rows)
+				}
+				begun = true
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		if rows := itemsOf(b.Get(b.Path("/wait"))); len(rows) == 0 || rows[0]["id"] != id {
+			t.Errorf("after peeks, a wait is answered with %v", rows)
+		}
+		kit.Marked(t, a, obj{"id": next}, "delivered")
+	})
+}
+
+// itemsOf returns the messages that a wait was answered with.
+func itemsOf(a *kit.Answer) []obj {
+	rows, _ := a.Want(200).At("items").([]any)
+	return kit.Objects(rows)
+}
+
+// TestUnreadInbox pages through what is not read.
+func TestUnreadInbox(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		var ids, unread []string
+		for i := range 12 {
+			m := a.TrySend(b, obj{"type": []string{"svc.v1.dm", "svc.v1.error"}[i%2]}).Want(201).Body
+			ids = append(ids, kit.Text(m, "id"))
+			if i%3 == 0 {
+				unread = append([]string{ids[i]}, unread...)
+			} else {
+				b.Post("/messages/"+ids[i]+"/read", nil).Want(200)
+			}
+		}
+		list := func(query string) (got []string) {
+			for path := b.Path("/messages?limit=1" + query); ; {
+				page := b.Get(path).Want(200)
+				for _, m := range page.Items() {
+					got = append(got, kit.Text(m, "id"))
+				}
+				if page.At("next_cursor") == nil {
+					return got
+				}
+				path = b.Path("/messages?limit=1" + query + "&cursor=" + page.Str("next_cursor"))
+			}
+		}
+		if got := list("&unread=true"); !slices.Equal(got, unread) {
+			t.Errorf("unread: %q instead of %q", got, unread)
+		}
+		if got := list("&unread=true&type=svc.v1.error"); !slices.Equal(got, []string{ids[9], ids[3]}) {
+			t.Errorf("unread of a type: %q", got)
+		}
+		if got := list("&unread=false"); len(got) != len(ids) {
+			t.Errorf("all: %q", got)
+		}
+		cursor := b.Get(b.Path("/messages?limit=1&unread=true")).Want(200).Str("next_cursor")
+		b.Get(b.Path("/messages?limit=1&cursor="+cursor)).Refused(400, "invalid_cursor")
+		b.Post(b.Path("/messages/ack"), obj{"up_to": ids[11]}).Want(200)
+		if got := list("&unread=true"); len(got) != 0 {
+			t.Errorf("after all were read: %q", got)
+		}
 	})
 }
 
