@@ -20,7 +20,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"strconv"
 	"time"
 
@@ -89,11 +88,7 @@ func Encode(b []byte, e *Envelope) []byte {
 	optional := func(s *string) { field(AppendOptional(room[:0], s)) }
 	text(e.Version)
 	optional(e.SigningKid)
-	if len(e.Task) == 0 {
-		field(appendMembers(room[:0], e.Metadata, "provenance"))
-	} else {
-		field(appendMembers(room[:0], e.Metadata, "provenance", "a2a"))
-	}
+	field(appendMembers(room[:0], e.Metadata))
 	text(e.ContentType)
 	optional(e.Schema)
 	if len(e.Attestations) == 0 {
@@ -332,53 +327,13 @@ func (c *Stored) appendTask(b []byte, in parley.ConversationID) []byte {
 	return append(append(b, c.task...), "},"...)
 }
 
-// appendMembers appends an object's members, each followed by a comma, except those
-// named without. The object is valid and compact, as the binder leaves it.
-func appendMembers(b []byte, object api.Object, without ...string) []byte {
+// appendMembers appends an object's members and a comma. The object is valid and compact, and has
+// none of those that the server writes, as the binder leaves it.
+func appendMembers(b []byte, object api.Object) []byte {
 	if len(object) <= 2 {
 		return b
 	}
-	for rest := object[1 : len(object)-1]; len(rest) > 0; {
-		name := valueEnd(rest)
-		value := name + 1 + valueEnd(rest[name+1:])
-		if plain, err := jsontext.AppendUnquote(nil, rest[:name]); err != nil || !slices.Contains(without, string(plain)) {
-			b = append(append(b, rest[:value]...), ',')
-		}
-		if value == len(rest) {
-			break
-		}
-		rest = rest[value+1:]
-	}
-	return b
-}
-
-// valueEnd returns the end of the compact JSON value at the beginning of b.
-func valueEnd(b []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(b); i++ {
-		switch x := b[i]; {
-		case quoted && x == '\\':
-			i++
-		case x == '"':
-			quoted = !quoted
-			if !quoted && depth == 0 {
-				return i + 1
-			}
-		case quoted:
-		case x == '{' || x == '[':
-			depth++
-		case x == '}' || x == ']':
-			if depth == 0 {
-				return i
-			}
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		case depth == 0 && (x == ',' || x == ':'):
-			return i
-		}
-	}
-	return len(b)
+	return append(append(b, object[1:len(object)-1]...), ',')
 }
 
 // Envelope is what a message carries when it is sent, from which its content is encoded.

@@ -149,16 +149,11 @@ func (s Inbox) onlyLooks(c *rest.Call, id parley.AgentID, named string, peek boo
 		return peek || c.Head(), nil
 	}
 	acting, err := s.Agents.Acting(c, named)
-	if err != nil {
-		return true, refusedNot(err)
+	switch {
+	case parley.IsRefusal(err):
+		return true, nil
+	case err != nil:
+		return false, err
 	}
 	return peek || c.Head() || acting.AgentID() != id, nil
-}
-
-// refusedNot returns nil for a refusal.
-func refusedNot(err error) error {
-	if parley.IsRefusal(err) {
-		return nil
-	}
-	return err
 }

@@ -102,20 +102,24 @@ func msgMembers(most int) string {
 	return "Value error, the body has more than " + strconv.Itoa(most) + " members"
 }
 
-// reservedMembers has, by name, which members of a reserved member clients may send: none if the
-// list is empty, and then the member itself is dropped.
-type reservedMembers map[string][]string
+// reservedMembers are members that the server writes.
+type reservedMembers struct {
+	// allowed has, by name, which members of a reserved member clients may send: none if the list
+	// is empty, and then the member itself is dropped.
+	allowed map[string][]string
+	// written are the names as they stand in compact JSON.
+	written [][]byte
+}
 
 // reservedOf reads a tag: names, each of which may have a list of what is allowed within it, as in
 // "provenance,a2a=parts cleartext".
 func reservedOf(tag string) reservedMembers {
-	if tag == "" {
-		return nil
-	}
-	r := reservedMembers{}
+	r := reservedMembers{allowed: map[string][]string{}}
 	for one := range strings.SplitSeq(tag, ",") {
-		name, allowed, _ := strings.Cut(one, "=")
-		r[name] = strings.Fields(allowed)
+		if name, allowed, _ := strings.Cut(one, "="); name != "" {
+			r.allowed[name] = strings.Fields(allowed)
+			r.written = append(r.written, []byte(`"`+name+`":`))
+		}
 	}
 	return r
 }
@@ -127,26 +131,25 @@ func WithoutMembers(object jsontext.Value, names ...string) jsontext.Value {
 
 // dropFrom returns a compact JSON object without the members that are reserved.
 func (r reservedMembers) dropFrom(object jsontext.Value) jsontext.Value {
-	for name := range r {
-		if bytes.Contains(object, []byte(`"`+name+`":`)) { // there or deeper
-			return eachMember(object, func(name string, value jsontext.Value) jsontext.Value {
-				allowed, reserved := r[name]
-				switch {
-				case !reserved:
-					return value
-				case len(allowed) == 0 || value.Kind() != '{':
-					return nil
-				}
-				return eachMember(value, func(inner string, value jsontext.Value) jsontext.Value {
-					if !slices.Contains(allowed, inner) {
-						return nil
-					}
-					return value
-				})
-			})
-		}
+	named := func(name []byte) bool { return bytes.Contains(object, name) } // there or deeper
+	if !slices.ContainsFunc(r.written, named) {
+		return object
 	}
-	return object
+	return eachMember(object, func(name string, value jsontext.Value) jsontext.Value {
+		allowed, reserved := r.allowed[name]
+		switch {
+		case !reserved:
+			return value
+		case len(allowed) == 0 || value.Kind() != '{':
+			return nil
+		}
+		return eachMember(value, func(inner string, value jsontext.Value) jsontext.Value {
+			if !slices.Contains(allowed, inner) {
+				return nil
+			}
+			return value
+		})
+	})
 }
 
 // eachMember returns a compact JSON object with what keep returns for each member, nil for none.

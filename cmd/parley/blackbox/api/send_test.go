@@ -96,6 +96,8 @@ func TestServersMetadata(t *testing.T) {
 		r := b.TryReply(m.Body, obj{"metadata": forged}).Want(201)
 		kit.Exactly(t, "metadata of a reply", r.At("metadata").(obj), "a2a provenance")
 		r.Is("metadata.a2a", obj{"parts": []any{obj{"text": "x"}}, "cleartext": true})
+		escaped := kit.Verbatim(`{"to_agent_id":"` + b.ID + `","type":"svc.v1.dm","encrypted_payload":"QQ","metadata":{"pro\u0076enance":1,"\u00612a":{},"k":"x"}}`)
+		kit.Exactly(t, "metadata with escapes", a.Post("/messages", escaped).Want(201).At("metadata").(obj), "k provenance")
 		r = b.TryReply(m.Body, obj{"metadata": obj{"a2a": "text"}}).Want(201)
 		kit.Exactly(t, "metadata of a reply without an object", r.At("metadata").(obj), "provenance")
 		a.TrySend(b, obj{"type": "svc.v1.group_invite"}).Invalid("body.type", "")
