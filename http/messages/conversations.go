@@ -196,7 +196,7 @@ func (s Conversations) Transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	}
 	if !in.Peek && !c.Head() {
 		shown := func(r *record.Message) bool { return r.Recipient() == acting.AgentID() && recipientActs(c, named, r) }
-		if err := (Inbox{s.Options}).recordShown(c, acting.AgentID(), page, shown); err != nil {
+		if err := Inbox(s).recordShown(c, acting.AgentID(), page, shown); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
