@@ -10,13 +10,18 @@ import (
 	"parley/journal"
 )
 
-// announce adds an entry to the feed of the agent that an event is about, and to those
-// of others, once each.
+// announce adds an entry about a request to the feed of its agent, and to those of others, once
+// each.
 func announce(t *groupTurn, kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
-	note := []byte{kind}
-	if !request.Zero() {
-		note = append(note, request[:]...)
-	}
+	announceTo(t, append([]byte{kind}, request[:]...), about, others)
+}
+
+// announceMember adds an entry about a member to its feed, and to those of the admins.
+func announceMember(t *groupTurn, kind byte, member parley.AgentID) {
+	announceTo(t, append([]byte{kind}, member[:]...), member, t.State.admins())
+}
+
+func announceTo(t *groupTurn, note []byte, about parley.AgentID, others []parley.Seat) {
 	ref := t.Entry.Stream.ID
 	t.AddEffects(journal.AppendFeed{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
 	to := others[:0:0]

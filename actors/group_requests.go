@@ -256,7 +256,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 	case *group.Left:
 		leaver := leaverOf(leavers, e.GetSeat())
 		t.Enqueue(rules.AgentStream(leaver.Agent), departMessage(s.ID, leaver.Offer))
-		announce(t, record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
+		announceMember(t, record.MemberLeft, leaver.Agent)
 		if leaver.Leaf && s.LeftLeaf(leaver.Agent) {
 			announceMLS(t, record.MLSRemoval, record.WithLeaf(s.State))
 		}
@@ -300,7 +300,7 @@ func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	} else if !known {
 		t.PutRow(journal.HolderTable, record.HolderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
-	announce(t, record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
+	announceMember(t, record.MemberJoined, m.Agent)
 	if s.Epoch > 0 {
 		announceMLS(t, record.MLSAdmission, record.WithLeaf(s.State))
 	}

@@ -377,9 +377,9 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	recordActivity(t, ms.core, r.From, r.FromOrg)
 	if r.Reads {
 		at := t.Now.UnixMilli()
-		t.AddEffects(ms.receipts.Effects(journal.RecordReceipt{
+		t.AddEffects(ms.receipts.Effect(journal.RecordReceipt{
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
-		})...)
+		}))
 	}
 	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type}, record.Owners())
 	return Posted{Message: record}, nil

@@ -19,7 +19,7 @@ import (
 // Event is one event of an agent's stream. The field for its Type is set. All are nil if
 // this client does not know the type.
 type Event struct {
-	// Type is message, status, heartbeat, gap or group.
+	// Type is message, status, heartbeat, gap, group or webhook.
 	Type string
 	// LastEventID is the id to resume from so that this event and all before it are not
 	// sent again: the id of the last message.
@@ -32,6 +32,7 @@ type Event struct {
 	Heartbeat *api.HeartbeatEvent
 	Gap       *api.GapEvent
 	Group     *api.GroupEvent
+	Webhook   *api.WebhookEvent
 }
 
 // StreamOptions are options of a stream. The zero value begins with the messages that
@@ -260,6 +261,8 @@ func (e *Event) decode() error {
 		return json.Unmarshal(e.Data, &e.Gap)
 	case api.EventGroup:
 		return json.Unmarshal(e.Data, &e.Group)
+	case api.EventWebhook:
+		return json.Unmarshal(e.Data, &e.Webhook)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func NewService(o ServiceOptions) *Service {
 		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
-		o.Courier.SetBridge(s.bridge)
+		o.Courier.SetService(&webhooks.Service{Bridge: s.bridge, HandleOf: s.agents.HandleOf})
 	}
 	s.webhooks = &webhooks.Webhooks{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,

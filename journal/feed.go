@@ -11,7 +11,8 @@ const (
 	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
 	CopyEntry    FeedKind = 3 // Ref is the agent's copy of a broadcast, see Copy
 	GroupEntry   FeedKind = 4 // Ref is the group, Note the event
-	ReceiptEntry FeedKind = 5 // Ref is a message that the agent sent, Note the receipt that changed
+	ReceiptEntry FeedKind = 5 // Ref is a message that the agent sent, Note the ReceiptMarks that are new
+	WebhookEntry FeedKind = 6 // Ref is a webhook of the agent that the server disabled, Note the reason
 )
 
 // BringsMessage reports whether an entry of this kind brings a message.
@@ -74,6 +75,26 @@ type Receipts struct {
 	// message without transferring its body.
 	AnnouncedAt int64
 	ReadAt      int64
+}
+
+// ReceiptMarks are what the sender of a message hears of its receipts.
+type ReceiptMarks byte
+
+// The marks, as bits; they are the note of a ReceiptEntry.
+const (
+	MarkDelivered ReceiptMarks = 1 << iota
+	MarkRead
+)
+
+// Marks returns what the receipts say.
+func (m Receipts) Marks() (marks ReceiptMarks) {
+	if m.DeliveredAt() != 0 {
+		marks |= MarkDelivered
+	}
+	if m.ReadAt != 0 {
+		marks |= MarkRead
+	}
+	return marks
 }
 
 // DeliveredAt is when the message was delivered: transferred or announced,

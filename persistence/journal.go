@@ -155,7 +155,7 @@ func (j *journalState) hand(f *flight, ev *apply.Evaluator) error {
 		j.inFlight <- f
 		return nil
 	}
-	j.rows.note(ev.Lengths(), f.number)
+	j.rows.note(ev.Lengths(), ev.Told(), f.number)
 	j.wrote.batch(len(f.items), f.batch.Len())
 	if !f.batch.Empty() {
 		f.proposal = f.batch.Repr()
@@ -243,6 +243,9 @@ func (j *journalState) release(it *item) {
 		j.store.onQueue(s)
 	}
 	if it.arrived != nil {
+		for _, m := range it.Outgoing {
+			j.send(m, nobodyWaits)
+		}
 		it.arrived()
 		return
 	}

@@ -3,6 +3,7 @@ package persistence
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -157,25 +158,45 @@ type pendingRows struct {
 	stored  apply.Stored
 	applied *atomic.Uint64 // the last flight that is stored
 	lengths map[journal.Stream]pendingLength
+	told    map[string]pendingMarks
 }
 
 // pendingLength is the length of a stream after a flight.
 type pendingLength struct{ events, flight uint64 }
 
-// note keeps the lengths that a flight leaves, until it is stored.
-func (r *pendingRows) note(lengths map[journal.Stream]uint64, flight uint64) {
+// pendingMarks are the marks of which senders are told up to a flight.
+type pendingMarks struct {
+	marks  journal.ReceiptMarks
+	flight uint64
+}
+
+// note keeps what the next flights have to know of a flight, until it is stored.
+func (r *pendingRows) note(lengths map[journal.Stream]uint64, told map[string]journal.ReceiptMarks, flight uint64) {
 	stored := r.applied.Load()
-	for s, p := range r.lengths {
-		if p.flight <= stored {
-			delete(r.lengths, s)
-		}
-	}
+	maps.DeleteFunc(r.lengths, func(_ journal.Stream, p pendingLength) bool { return p.flight <= stored })
+	maps.DeleteFunc(r.told, func(_ string, p pendingMarks) bool { return p.flight <= stored })
 	if r.lengths == nil {
 		r.lengths = map[journal.Stream]pendingLength{}
 	}
 	for s, n := range lengths {
 		r.lengths[s] = pendingLength{n, flight}
 	}
+	if r.told == nil && len(told) > 0 {
+		r.told = map[string]pendingMarks{}
+	}
+	for key, marks := range told {
+		r.told[key] = pendingMarks{marks | r.told[key].marks, flight}
+	}
+}
+
+// Marks implements apply.Rows.
+func (r *pendingRows) Marks(key []byte) (journal.ReceiptMarks, error) {
+	pending := r.told[string(key)]
+	if pending.flight <= r.applied.Load() {
+		pending.marks = 0
+	}
+	stored, err := r.stored.Marks(key)
+	return pending.marks | stored, err
 }
 
 // Length implements apply.Rows.

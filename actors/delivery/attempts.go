@@ -36,6 +36,11 @@ type Delivery struct {
 	Conversation parley.ConversationID
 	Group        parley.GroupID
 	Request      parley.JoinRequestID
+	// Member joined or left the group.
+	Member parley.AgentID
+	// Disabled is another webhook of the agent that the server disabled, and Reason why.
+	Disabled webhook.ID
+	Reason   webhook.Reason
 	// Kind and Epoch are those of an event of an MLS group, for webhook.GroupMLS.
 	Kind  string
 	Epoch uint64
@@ -342,7 +347,11 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 				}
 			}
 			hooks.dispatch().attempts.count(e.Results)
-		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
+		case *webhook.Disabled:
+			if e.Reason != webhook.AgentRevoked { // an agent that acts hears of it
+				t.AddEffects(journal.AppendFeed{To: s.Watched(), Kind: journal.WebhookEntry, Ref: t.Entry.Stream.ID, Note: record.DisablingNote(e.Reason)})
+			}
+		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
 	if d := hooks.dispatch(); len(out) > 0 { // that of the term, which may be over when the entry is durable
@@ -368,6 +377,11 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
 		d.Kind, _ = record.GroupNews(j.GetNote())
 		d.Epoch, _ = record.MLSNews(j.GetNote())
+	case webhook.Disabling:
+		d.Disabled, d.Reason = parley.IDFromBytes[webhook.ID](j.GetRef()), record.DisablingNews(j.GetNote())
+	case webhook.GroupMemberJoined, webhook.GroupMemberLeft:
+		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
+		d.Member = parley.IDFromBytes[parley.AgentID](j.GetNote())
 	default:
 		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
 		d.Request = parley.IDFromBytes[parley.JoinRequestID](j.GetNote())
@@ -395,7 +409,7 @@ func (hooks *Webhooks) recordAnnounced(t *webhookTurn, j *webhook.Job) error {
 		}
 		receipt.Sender = m.Record.Sender()
 	}
-	t.AddEffects(hooks.receipts.Effects(receipt)...)
+	t.AddEffects(hooks.receipts.Effect(receipt))
 	return nil
 }
 

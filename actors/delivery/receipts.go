@@ -60,7 +60,7 @@ func (rs *Receipts) Record(_ context.Context, agent parley.AgentID, receipts []j
 func (rs *Receipts) entry(agent parley.AgentID, receipts []journal.RecordReceipt, release func(error)) *journal.Entry {
 	effects := make([]journal.Effect, 0, len(receipts))
 	for _, m := range receipts {
-		effects = rs.appendEffects(effects, m, rs.webhooks.watched)
+		effects = append(effects, announced(m, rs.webhooks.watched))
 	}
 	return &journal.Entry{Slot: agent.Slot(), Effects: effects, At: rs.clock(), Release: release}
 }

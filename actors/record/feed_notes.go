@@ -21,8 +21,8 @@ func StatusNews(note []byte) (status string, own bool) {
 }
 
 // Kinds of group events in feeds, the first byte of the note of a GroupEntry. The id
-// of the join request follows, if the event has one, or the epoch of the MLS group, if the
-// event is about that.
+// of the join request follows, if the event has one, that of the member if it joined or left,
+// or the epoch of the MLS group, if the event is about that.
 const (
 	Invited byte = iota + 1
 	RequestCreated
@@ -45,10 +45,35 @@ var groupNews = [...]string{
 // GroupNews decodes the note of a GroupEntry: the event, "" if its kind is unknown, and
 // the join request that it is about, zero if there is none.
 func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
-	if len(note) == 0 || int(note[0]) >= len(groupNews) {
+	switch {
+	case len(note) == 0 || int(note[0]) >= len(groupNews):
 		return "", request
+	case ofMember(note):
+		return groupNews[note[0]], request
 	}
 	return groupNews[note[0]], parley.IDFromBytes[parley.JoinRequestID](note[1:])
+}
+
+// MemberNews decodes the member that an event is about: one that joined or left. It is zero for
+// any other event, and for one of a release before 0.9.
+func MemberNews(note []byte) (member parley.AgentID) {
+	if !ofMember(note) {
+		return member
+	}
+	return parley.IDFromBytes[parley.AgentID](note[1:])
+}
+
+// MemberKind returns the note of an event of a member without the member, and any other note as
+// it is. Releases before 0.9 did not store the member.
+func MemberKind(note []byte) []byte {
+	if ofMember(note) {
+		return note[:1]
+	}
+	return note
+}
+
+func ofMember(note []byte) bool {
+	return len(note) > 0 && (note[0] == MemberJoined || note[0] == MemberLeft)
 }
 
 // MLSNote encodes the note of an event of a group's MLS group.
@@ -65,19 +90,25 @@ func MLSNews(note []byte) (epoch uint64, ok bool) {
 	return binary.BigEndian.Uint64(note[1:]), true
 }
 
-// Receipts of a message in its sender's feed, as bits of one byte.
-const (
-	ReceiptDelivered byte = 1 << iota
-	ReceiptRead
-)
-
 // ReceiptNews decodes the note of a ReceiptEntry: whether the message was delivered and
 // whether it was read, for the first time.
 func ReceiptNews(note []byte) (delivered, read bool) {
 	if len(note) == 0 {
 		return false, false
 	}
-	return note[0]&ReceiptDelivered != 0, note[0]&ReceiptRead != 0
+	marks := journal.ReceiptMarks(note[0])
+	return marks&journal.MarkDelivered != 0, marks&journal.MarkRead != 0
+}
+
+// DisablingNote encodes the note of a WebhookEntry.
+func DisablingNote(why webhook.Reason) []byte { return []byte{byte(why)} }
+
+// DisablingNews decodes a note that DisablingNote made: why the server disabled a webhook.
+func DisablingNews(note []byte) webhook.Reason {
+	if len(note) == 0 {
+		return 0
+	}
+	return webhook.Reason(note[0])
 }
 
 // WebhookNews returns the webhook events that follow from a feed entry. The note of a
@@ -100,12 +131,16 @@ func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
 		if _, mls := MLSNews(e.Note); mls {
 			add(webhook.GroupMLS, e.Ref.Bytes(), e.Note)
 		} else if x, known := webhook.ParseEvent("group." + kind); known {
-			var note []byte
-			if !request.Zero() {
-				note = request.Bytes()
+			var about []byte
+			if member := MemberNews(e.Note); !member.Zero() {
+				about = member.Bytes()
+			} else if !request.Zero() {
+				about = request.Bytes()
 			}
-			add(x, e.Ref.Bytes(), note)
+			add(x, e.Ref.Bytes(), about)
 		}
+	case journal.WebhookEntry:
+		add(webhook.Disabling, e.Ref.Bytes(), e.Note)
 	case journal.ReceiptEntry:
 		delivered, read := ReceiptNews(e.Note)
 		if delivered {

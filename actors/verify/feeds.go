@@ -30,9 +30,9 @@ func (x *verifier) readFeeds() error {
 		}
 		last = e.Position
 		switch {
-		case e.Kind == journal.ReceiptEntry:
+		case e.Kind == journal.ReceiptEntry, e.Kind == journal.WebhookEntry:
 		case e.Kind == journal.GroupEntry:
-			x.find(groupNews, agent[:], e.Ref[:], e.Note)
+			x.find(groupNews, agent[:], e.Ref[:], record.MemberKind(e.Note))
 		case !e.Kind.BringsMessage():
 			statuses++
 		default:

@@ -115,9 +115,9 @@ func (x *verifier) appended(w journal.AppendFeed) {
 		}
 		x.announced[k] = true
 		x.find(feedEntries, w.To[:], w.Ref[:], w.Note)
-	case w.Kind == journal.ReceiptEntry: // it is written next to the receipts, and may be written more than once
+	case w.Kind == journal.ReceiptEntry, w.Kind == journal.WebhookEntry: // judged with what they are about
 	case w.Kind == journal.GroupEntry:
-		x.find(groupNews, w.To[:], w.Ref[:], w.Note)
+		x.find(groupNews, w.To[:], w.Ref[:], record.MemberKind(w.Note))
 	default:
 		status, _ := record.StatusNews(w.Note)
 		x.statuses[k] = append(x.statuses[k], status)

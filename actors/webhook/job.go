@@ -27,6 +27,7 @@ const (
 	GroupMemberJoined    = What_group_member_joined
 	GroupMemberLeft      = What_group_member_left
 	GroupMLS             = What_group_mls
+	Disabling            = What_webhook_disabled
 	TestEvent            = What_webhook_test
 	// TaskUpdated is delivered by configurations of push notifications only.
 	TaskUpdated = What_task_updated

@@ -9,6 +9,8 @@ const (
 	EventHeartbeat = "heartbeat"
 	// EventGroup reports a change of a group to the agents that it concerns.
 	EventGroup = "group"
+	// EventWebhook reports that the server disabled a webhook of the agent.
+	EventWebhook = "webhook"
 	// EventGap is sent first if the stream cannot resume at the requested position.
 	EventGap = "gap"
 )
@@ -41,6 +43,12 @@ type GroupEvent struct {
 	Kind      string                `json:"kind" enum:"invited,request.created,request.resolved,member.joined,member.left,mls_commit,mls_welcome,mls_admission,mls_removal"`
 	// Epoch is the epoch of the MLS group after the event, which no other event has.
 	Epoch *uint64 `json:"epoch,omitzero"`
+}
+
+// WebhookEvent is the data of a webhook event.
+type WebhookEvent struct {
+	WebhookID      parley.AnyID `json:"webhook_id"`
+	DisabledReason string       `json:"disabled_reason" enum:"target_gone,only_failures"`
 }
 
 // GapEvent is the data of a gap.

@@ -14,6 +14,7 @@ const (
 	HookGroupMemberJoined    = "group.member.joined"
 	HookGroupMemberLeft      = "group.member.left"
 	HookGroupMLS             = "group.mls"
+	HookWebhookDisabled      = "webhook.disabled"
 	// HookTest is delivered by POST /webhooks/{id}/test, whatever the webhook's events
 	// are.
 	HookTest = "webhook.test"
@@ -37,7 +38,7 @@ type Webhook struct {
 	Active    bool   `json:"active"`
 	CreatedAt Time   `json:"created_at"`
 
-	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.test"`
+	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
 	Description *string  `json:"description"`
 	// DisabledAt is set if the webhook was switched off by the service and not by its
 	// owner.
@@ -60,7 +61,7 @@ type CreateWebhook struct {
 	// URL must be https, and its host public.
 	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048" example:"https://agent.example/hook"`
 	// Events are the events to deliver; by default message.received.
-	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.test"`
+	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
 	Description *string  `json:"description,omitzero" maxLength:"500"`
 }
 
@@ -129,7 +130,7 @@ type Delivery struct {
 	AgentID   parley.AgentID `json:"agent_id"`
 	// MessageID is null for events that do not concern a message.
 	MessageID *parley.MessageID `json:"message_id"`
-	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.test"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
 	Status    string            `json:"status" enum:"pending,processing,failed,delivered,dead"`
 	// Attempts counts the attempts that were begun. After a dead job is retried, it
 	// counts again from 0.
@@ -167,12 +168,19 @@ type DeliverySummary struct {
 type HookPayload struct {
 	MessageID *parley.MessageID `json:"message_id"`
 	AgentID   parley.AgentID    `json:"agent_id"`
-	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.test"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
 	// Timestamp is when the event happened.
 	Timestamp      Time                   `json:"timestamp"`
 	ConversationID *parley.ConversationID `json:"conversation_id,omitzero"`
 	GroupID        *parley.GroupID        `json:"group_id,omitzero"`
 	RequestID      *parley.JoinRequestID  `json:"request_id,omitzero"`
+	// MemberAgentID and MemberHandle are of the agent that joined a group or left it. The
+	// handle is empty if its organization was erased.
+	MemberAgentID *parley.AgentID `json:"member_agent_id,omitzero"`
+	MemberHandle  string          `json:"member_handle,omitzero"`
+	// WebhookID is another webhook of the agent that the server disabled, DisabledReason why.
+	WebhookID      *parley.AnyID `json:"webhook_id,omitzero"`
+	DisabledReason string        `json:"disabled_reason,omitzero" enum:"target_gone,only_failures"`
 	// Kind and Epoch are what happened to a group's MLS group, and its epoch then.
 	Kind  string  `json:"kind,omitzero" enum:"mls_commit,mls_welcome,mls_admission,mls_removal"`
 	Epoch *uint64 `json:"epoch,omitzero"`

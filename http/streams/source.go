@@ -53,6 +53,8 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 		return appendStatusEvent(b, e)
 	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
+	case journal.WebhookEntry:
+		return appendWebhookEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
 		return appendMessageEvent(b, s.streams.Agents.ToView(context.Background(), m), view.Viewer{Org: s.org, Agent: s.agent, Logger: s.streams.Logger})
 	}
@@ -104,6 +106,13 @@ func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
 	b = content.AppendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
 	status, _ := record.StatusNews(e.Note)
 	b = content.AppendText(append(b, `,"status":`...), status)
+	return append(b, "}\n\n"...)
+}
+
+// appendWebhookEvent appends that the server disabled a webhook of the agent.
+func appendWebhookEvent(b []byte, e journal.FeedEntry) []byte {
+	b = content.AppendID(append(b, "event: webhook\ndata: {\"webhook_id\":"...), e.Ref)
+	b = content.AppendText(append(b, `,"disabled_reason":`...), record.DisablingNews(e.Note).String())
 	return append(b, "}\n\n"...)
 }
 

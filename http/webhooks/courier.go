@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"parley/client/parley"
 	"parley/http/a2a"
 	"parley/http/auth"
+	"parley/http/content"
 	"parley/http/egress"
 	"parley/http/view"
 )
@@ -38,12 +40,20 @@ type CourierOptions struct {
 // that sign them, and translates the results. It never blocks and keeps no state.
 type Courier struct {
 	CourierOptions
-	// bridge writes push notifications. It is set once there is a service.
-	bridge atomic.Pointer[a2a.Bridge]
+	// service is set once there is one.
+	service atomic.Pointer[Service]
 }
 
-// SetBridge sets what writes push notifications.
-func (r *Courier) SetBridge(b *a2a.Bridge) { r.bridge.Store(b) }
+// Service is what the courier needs of the service.
+type Service struct {
+	// Bridge writes push notifications.
+	Bridge *a2a.Bridge
+	// HandleOf returns the handle of an agent.
+	HandleOf func(context.Context, parley.AgentID) (*string, error)
+}
+
+// SetService sets the service.
+func (r *Courier) SetService(s *Service) { r.service.Store(s) }
 
 // NewCourier returns a Courier.
 func NewCourier(o CourierOptions) *Courier { return &Courier{CourierOptions: o} }
@@ -80,21 +90,32 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 	if len(secrets) == 0 {
 		return fail(unsealable)
 	}
+	var member *string
+	if !d.Member.Zero() {
+		service := r.service.Load()
+		if service == nil {
+			return serviceWait, false
+		}
+		if member, err = service.HandleOf(context.Background(), d.Member); err != nil && (!parley.IsRefusal(err) || errors.Is(err, parley.ErrOverloaded)) {
+			return serviceWait, false
+		}
+	}
 	return r.submit(d, egress.Post{
-		Target: target, Body: payloadOf(d), Secrets: secrets, Done: func(result egress.Result) { done(r.outcome(result)) },
+		Target: target, Body: payloadOf(d, member), Secrets: secrets, Done: func(result egress.Result) { done(r.outcome(result)) },
 	})
 }
 
-// bridgeWait is when a push notification is tried again that came before the bridge.
-const bridgeWait = time.Second
+// serviceWait is when a delivery is tried again that came before the service, or while the
+// handle of a member cannot be read.
+const serviceWait = time.Second
 
 // push hands a push notification to the sender. It is rendered when it is sent.
 func (r *Courier) push(d delivery.Delivery, target egress.Target, done func(webhook.Outcome)) (held time.Duration, taken bool) {
-	bridge := r.bridge.Load()
-	if bridge == nil {
-		return bridgeWait, false
+	service := r.service.Load()
+	if service == nil {
+		return serviceWait, false
 	}
-	n, err := bridge.Notify(d)
+	n, err := service.Bridge.Notify(d)
 	if err != nil {
 		r.Logger.Error("what goes with a push notification does not open: is this the master key it was sealed under?", "webhook", d.Webhook.String())
 		go done(webhook.Outcome{Error: unsealable, Jitter: r.jitter()})
@@ -161,8 +182,9 @@ func saying(err error) string {
 
 // payloadOf returns the body of a delivery. For an event about a message it has exactly
 // the four members of the specification. For other events message_id is null and the id
-// concerned follows. // spec: Webhook delivery payload
-func payloadOf(d delivery.Delivery) []byte {
+// concerned follows, and the handle of a member that joined or left, null if its organization was
+// erased. // spec: Webhook delivery payload
+func payloadOf(d delivery.Delivery, member *string) []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, `{"message_id":`...)
 	if d.Message.Zero() || !view.OfMessage(d.Event) {
@@ -181,6 +203,18 @@ func payloadOf(d delivery.Delivery) []byte {
 		b = appendConcerned(b, "conversation_id", parley.AnyID(d.Conversation))
 		b = appendConcerned(b, "group_id", parley.AnyID(d.Group))
 		b = appendConcerned(b, "request_id", parley.AnyID(d.Request))
+		b = appendConcerned(b, "member_agent_id", parley.AnyID(d.Member))
+	}
+	if !d.Disabled.Zero() {
+		b = appendConcerned(b, "webhook_id", parley.AnyID(d.Disabled))
+		b = append(append(append(b, `,"disabled_reason":"`...), d.Reason.String()...), '"')
+	}
+	switch {
+	case d.Member.Zero():
+	case member == nil:
+		b = append(b, `,"member_handle":null`...)
+	default:
+		b = content.AppendText(append(b, `,"member_handle":`...), *member)
 	}
 	if d.Event == webhook.GroupMLS {
 		b = append(append(append(b, `,"kind":"`...), d.Kind...), `","epoch":`...)

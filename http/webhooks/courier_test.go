@@ -27,30 +27,40 @@ func TestPayloads(t *testing.T) {
 		Agent: parley.AgentID(id(2)), Happened: at, Message: parley.MessageID(id(1)), Conversation: parley.ConversationID(id(3)),
 		Group: parley.GroupID(id(4)), Request: parley.JoinRequestID(id(5)),
 	}
+	handle := "a@b.example"
 	for _, c := range []struct {
 		event  webhook.What
 		change func(*delivery.Delivery)
+		member *string
 		want   string
 	}{
-		{webhook.MessageReceived, nil, head + "message.received" + when + `}`},
-		{webhook.MessageRead, nil, head + "message.read" + when + `}`},
-		{webhook.MessageDelivered, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Message: d.Message} }, head + "message.delivered" + when + `}`},
+		{webhook.MessageReceived, nil, nil, head + "message.received" + when + `}`},
+		{webhook.MessageRead, nil, nil, head + "message.read" + when + `}`},
+		{webhook.MessageDelivered, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Message: d.Message} }, nil, head + "message.delivered" + when + `}`},
 		{
-			webhook.ConversationUpdated, func(d *delivery.Delivery) { d.Group, d.Request = parley.GroupID{}, parley.JoinRequestID{} },
+			webhook.ConversationUpdated, func(d *delivery.Delivery) { d.Group, d.Request = parley.GroupID{}, parley.JoinRequestID{} }, nil,
 			none + "conversation.updated" + when + `,"conversation_id":"00000000-0000-0000-0000-000000000003"}`,
 		},
 		{
-			webhook.GroupRequestResolved, func(d *delivery.Delivery) { d.Conversation = parley.ConversationID{} },
+			webhook.GroupRequestResolved, func(d *delivery.Delivery) { d.Conversation = parley.ConversationID{} }, nil,
 			none + "group.request.resolved" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","request_id":"00000000-0000-0000-0000-000000000005"}`,
 		},
-		{webhook.TestEvent, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at} }, none + "webhook.test" + when + `}`},
+		{
+			webhook.GroupMemberJoined, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent} }, &handle,
+			none + "group.member.joined" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","member_agent_id":"00000000-0000-0000-0000-000000000002","member_handle":"a@b.example"}`,
+		},
+		{
+			webhook.GroupMemberLeft, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent} }, nil,
+			none + "group.member.left" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","member_agent_id":"00000000-0000-0000-0000-000000000002","member_handle":null}`,
+		},
+		{webhook.TestEvent, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at} }, nil, none + "webhook.test" + when + `}`},
 	} {
 		d := all
 		if c.change != nil {
 			c.change(&d)
 		}
 		d.Event = c.event
-		if got := string(payloadOf(d)); got != c.want {
+		if got := string(payloadOf(d, c.member)); got != c.want {
 			t.Errorf("%v:\ngot  %s\nwant %s", c.event, got, c.want)
 		}
 	}

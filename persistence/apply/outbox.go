@@ -152,7 +152,7 @@ func (ev *Evaluator) applyMessage(it *Item) error {
 			return err
 		}
 	}
-	return nil
+	return ev.writeOutgoing(it, at)
 }
 
 // finishOutboxes writes the numbers of the messages that this batch applied, and

@@ -80,7 +80,7 @@ func (ev *Evaluator) writeEffects(it *Item, at int64) error {
 		// A receipt is stored where the recipient reads it and, if that is another
 		// home, where the conversation lives; that of a copy only with the recipient.
 		if m, ok := w.(journal.RecordReceipt); ok && !m.Copy && !ev.state.homes.Same(m.Home(), m.Message.Slot()) {
-			m.Recipient = parley.AgentID{}
+			m.Recipient, m.News = parley.AgentID{}, 0
 			if err := ev.route(it, m, at); err != nil {
 				return err
 			}
@@ -122,8 +122,7 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 	case journal.Fanout:
 		return ev.appendPart(it, w, at)
 	case journal.RecordReceipt:
-		ev.feeds = append(ev.feeds, w.Recipient)
-		return ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil)
+		return ev.recordReceipt(it, w, at)
 	case journal.EnqueueFor:
 		it.Queued = append(it.Queued, w.To)
 		return ev.batch.Set(layout.QueueKey(w.To, ev.state.next()), w.Data, nil)
@@ -137,6 +136,26 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 		return ev.createStream(it, w, at)
 	}
 	return fmt.Errorf("persistence: unknown effect %T", w)
+}
+
+// recordReceipt merges a receipt with those of the message, and tells the sender of the marks
+// that the message had not.
+func (ev *Evaluator) recordReceipt(it *Item, w journal.RecordReceipt, at int64) error {
+	ev.feeds = append(ev.feeds, w.Recipient)
+	key := layout.ReceiptKey(w)
+	news := w.News & w.Receipts.Marks()
+	if news != 0 {
+		had, err := ev.marks.of(key)
+		if err != nil {
+			return err
+		}
+		news &^= had
+	}
+	if err := ev.batch.Merge(key, layout.EncodeReceipts(w.Receipts), nil); err != nil || news == 0 {
+		return err
+	}
+	ev.marks.tell(key, news)
+	return ev.route(it, journal.AppendFeed{To: w.Sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(w.Message), Note: []byte{byte(news)}}, at)
 }
 
 // addToList appends to the list of an agent's conversations.

@@ -25,6 +25,7 @@ const (
 	announcedReceiptLetter     = 'n'
 	announcedCopyReceiptLetter = 'o'
 	dropFeedLetter             = 'd'
+	newsLetter                 = 'w' // marks, the sender, the receipt
 )
 
 var errOutboxMessage = errors.New("damaged outbox message")
@@ -69,6 +70,9 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 		b = append(append(append(b, appendFeedLetter), w.To[:]...), feedByte(w.Kind, w.Begins))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case journal.RecordReceipt:
+		if w.News != 0 {
+			b = append(append(b, newsLetter, byte(w.News)), w.Sender[:]...)
+		}
 		letter := byte(receiptLetter)
 		switch announced := w.Receipts.AnnouncedAt != 0; {
 		case announced && w.Copy:
@@ -205,6 +209,12 @@ func (r *reader) effect() journal.Effect {
 		w := journal.AppendFeed{To: r.id()}
 		w.Kind, w.Begins = r.feedKind()
 		w.Ref, w.Note = r.id(), r.bytes()
+		return w
+	case newsLetter:
+		news, sender := journal.ReceiptMarks(r.byte()), parley.AgentID(r.id())
+		w, ok := r.effect().(journal.RecordReceipt)
+		w.News, w.Sender = news, sender
+		r.bad = r.bad || !ok || news == 0
 		return w
 	case receiptLetter, copyReceiptLetter:
 		return r.receipt(letter == copyReceiptLetter, ReceiptBytes)

@@ -36,6 +36,7 @@ type watched struct {
 	Heartbeat   *api.HeartbeatEvent `json:"heartbeat,omitzero"`
 	Gap         *api.GapEvent       `json:"gap,omitzero"`
 	Group       *api.GroupEvent     `json:"group,omitzero"`
+	Webhook     *api.WebhookEvent   `json:"webhook,omitzero"`
 	// Late reports that the message arrived before, without its sender's key.
 	Late bool `json:"late,omitzero"`
 }
@@ -106,7 +107,7 @@ func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *e2ee
 }
 
 func (c *WatchCmd) tell(std *program.Streams, in e2ee.Incoming) error {
-	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Late: in.Late}
+	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Webhook: in.Webhook, Late: in.Late}
 	if in.Message != nil {
 		line.Message = showOpened(*in.Message, in.Opened, in.KeyExchange, in.OpenError)
 	}
@@ -125,6 +126,8 @@ func (c *WatchCmd) tell(std *program.Streams, in e2ee.Incoming) error {
 		return std.Say("group %s: %s, request %s\n", line.Group.GroupID, program.Printable(line.Group.Kind), *line.Group.RequestID)
 	case line.Group != nil:
 		return std.Say("group %s: %s\n", line.Group.GroupID, program.Printable(line.Group.Kind))
+	case line.Webhook != nil:
+		return std.Say("the server switched off webhook %s: %s\n", line.Webhook.WebhookID, program.Printable(line.Webhook.DisabledReason))
 	case line.Gap != nil:
 		return std.Say("gap: %s; what was not carried before follows\n", program.Printable(line.Gap.Reason))
 	}

@@ -13,7 +13,7 @@ import (
 // everyEvent are all events that a webhook can subscribe to.
 var everyEvent = []string{
 	"message.received", "message.delivered", "message.read", "conversation.updated", "group.invited", "group.request.created",
-	"group.request.resolved", "group.member.joined", "group.member.left", "group.mls",
+	"group.request.resolved", "group.member.joined", "group.member.left", "group.mls", "webhook.disabled",
 }
 
 // TestEventsOfMessages: the recipient is notified when a message arrives,
@@ -61,6 +61,44 @@ func TestReceiptsOfOtherChannelsAreNotified(t *testing.T) {
 		if got := strings.Fields(back.To.Events()); !slices.Contains(got, "message.read") || len(got) > 2 {
 			t.Errorf("of one reply the sender was notified about %v", got)
 		}
+	})
+}
+
+// TestOneEventOfAReceipt: however many channels bring a message at the same instant, its sender
+// hears once that it was delivered, and once that it was read.
+func TestOneEventOfAReceipt(t *testing.T) {
+	const messages = 20
+	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
+		a, b := kit.Pair(t, s)
+		of := hooktest.Wanting(a, "message.delivered", "message.read")
+		hooktest.Listening(b)
+		hooktest.Listening(b)
+		b.Stream("")
+		want := []string{}
+		kit.ConcurrentlyBounded(messages, func(int) bool {
+			m := a.Send(b)
+			id := kit.Text(m, "id")
+			kit.Concurrently(4, func(i int) bool {
+				switch i {
+				case 0:
+					b.Inbox("")
+				case 1:
+					b.Get("/messages/"+id, "X-Svc-Agent", b.ID).Want(200)
+				case 2:
+					b.Post("/messages/"+id+"/read", nil, "X-Svc-Agent", b.ID).Want(200)
+				default:
+					b.Reply(m)
+				}
+				return true
+			})
+			return true
+		})
+		for range messages {
+			want = append(want, "message.delivered", "message.read")
+		}
+		of.To.WaitForDelivery(t, 2*messages)
+		of.To.CheckNoMore(t, 2*messages)
+		of.CheckOnlyEvents(want...)
 	})
 }
 
@@ -116,6 +154,15 @@ func TestEventsOfGroups(t *testing.T) {
 		r.Remove(admin, invitee).Want(204)
 		guest.WaitForEvent("group.member.left", 1, "group_id", r.ID)
 		boss.WaitForEvent("group.member.left", 2, "group_id", r.ID)
+		for _, d := range boss.To.Deliveries() {
+			named := d.Body["event"] == "group.member.joined" || d.Body["event"] == "group.member.left"
+			if handle, _ := d.Body["member_handle"].(string); named != (d.Body["member_agent_id"] != nil) || named != strings.Contains(handle, "@") {
+				t.Errorf("an admin received %s", d.Raw)
+			}
+		}
+		if d := guest.WaitForEvent("group.member.joined", 1, "group_id", r.ID); d.Body["member_agent_id"] != invitee.ID {
+			t.Errorf("of its own seat the member received %s", d.Raw)
+		}
 		idle.To.CheckNoMore(t, 0)
 		guest.CheckOnlyEvents("group.invited", "group.request.resolved", "group.member.joined", "group.member.left")
 		asker.CheckOnlyEvents("group.request.created", "group.request.resolved", "group.member.joined", "group.member.left")

@@ -119,8 +119,21 @@ func TestRetryByHand(t *testing.T) {
 func TestGone(t *testing.T) {
 	hooktest.Each(t, func(t *testing.T, s *kit.Server) {
 		a, b := kit.Pair(t, s)
+		other, stranger, stream := hooktest.Wanting(b, "webhook.disabled"), hooktest.Wanting(a, "webhook.disabled"), b.Stream("")
 		h := hooktest.Listening(b, hooktest.Says(410), hooktest.Says(200))
 		m := a.Send(b)
+		told := other.To.WaitForDelivery(t, 1).Judged(t, other)
+		if told.Body["message_id"] != nil || told.Body["agent_id"] != b.ID || told.Body["webhook_id"] != h.ID || told.Body["disabled_reason"] != "target_gone" {
+			t.Errorf("the agent's other webhook received %s", told.Raw)
+		}
+		for e := stream.Next(); ; e = stream.Next() {
+			if e.Name == "webhook" {
+				if e.ID != "" || e.Data["webhook_id"] != h.ID || e.Data["disabled_reason"] != "target_gone" {
+					t.Errorf("the stream brought %+v", e)
+				}
+				break
+			}
+		}
 		j := h.WaitForStatus(m, "dead")
 		if !kit.Same(j["last_status_code"], 410) || !kit.Same(j["attempts"], 1) || j["next_attempt_at"] != nil {
 			t.Errorf("the job is %v", j)
@@ -144,6 +157,8 @@ func TestGone(t *testing.T) {
 			t.Errorf("an event that occurred while it was off has the job %v", j)
 		}
 		h.WaitForStatus(a.Send(b), "delivered")
+		other.To.CheckNoMore(t, 1)
+		stranger.To.CheckNoMore(t, 0)
 	})
 }
 

@@ -224,6 +224,8 @@ func (h *Hook) WaitForEvent(event string, n int, of, id string) *Delivery {
 	case strings.HasPrefix(event, "message."):
 	case strings.HasPrefix(event, "group.request.") || event == "group.invited":
 		want = append(want, "group_id", "request_id")
+	case strings.HasPrefix(event, "group.member."):
+		want = append(want, "group_id", "member_agent_id", "member_handle")
 	case strings.HasPrefix(event, "group."):
 		want = append(want, "group_id")
 	default:
