@@ -46,11 +46,15 @@ func TestPayloads(t *testing.T) {
 			none + "group.request.resolved" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","request_id":"00000000-0000-0000-0000-000000000005"}`,
 		},
 		{
-			webhook.GroupMemberJoined, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent} }, &handle,
+			webhook.GroupMemberJoined, func(d *delivery.Delivery) {
+				*d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent}
+			}, &handle,
 			none + "group.member.joined" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","member_agent_id":"00000000-0000-0000-0000-000000000002","member_handle":"a@b.example"}`,
 		},
 		{
-			webhook.GroupMemberLeft, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent} }, nil,
+			webhook.GroupMemberLeft, func(d *delivery.Delivery) {
+				*d = delivery.Delivery{Agent: d.Agent, Happened: at, Group: d.Group, Member: d.Agent}
+			}, nil,
 			none + "group.member.left" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","member_agent_id":"00000000-0000-0000-0000-000000000002","member_handle":null}`,
 		},
 		{webhook.TestEvent, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at} }, nil, none + "webhook.test" + when + `}`},
