@@ -87,6 +87,8 @@ type ReplyTo struct {
 	Position uint64
 	// Outcome is the status to which a reply of this type moves an A2A task, 0 for none.
 	Outcome conversation.Status
+	// Lone: the reply asks to be the whole answer to an A2A task, see conversation.Reply.
+	Lone bool
 }
 
 // ChangeStatus changes the status of a conversation.
@@ -351,7 +353,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	ask := conversation.Reply{
-		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome, Continues: r.Continues,
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome, Lone: r.Lone, Continues: r.Continues,
 		MessageID: in.NextMessageID(t.Now, ms.entropy()),
 	}
 	if known != nil {

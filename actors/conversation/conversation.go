@@ -180,6 +180,8 @@ type Reply struct {
 	Apart bool
 	// Outcome is the status to which a reply of this type moves an A2A task, 0 for none.
 	Outcome Status
+	// Lone: the reply asks to be the whole answer to an A2A task, a message instead of a task.
+	Lone bool
 }
 
 // Prior describes an earlier reply under the same idempotency key.
@@ -340,7 +342,10 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 	}
 	posted := &Posted{
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
-		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(),
+		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(), Meaning: s.meaning(c),
+	}
+	if posted.Meaning == Meaning_lone_message {
+		c.Outcome = Completed
 	}
 	events := []Event{posted}
 	for _, to := range s.movesBy(c) {
@@ -411,7 +416,9 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 	if !s.allows(to) {
 		return nil, s.NoTransition()
 	}
-	return []Event{&StatusChanged{Status: to, By: by.Bytes(), Reason: c.Reason, AtMs: now.UnixMilli()}}, nil
+	return []Event{&StatusChanged{
+		Status: to, By: by.Bytes(), Reason: c.Reason, AtMs: now.UnixMilli(), AuthRequired: to == InputRequired && c.Reason == authReason,
+	}}, nil
 }
 
 // NoTransition returns the refusal of a change that the status does not allow.
@@ -433,10 +440,11 @@ func Evolve(s *State, e Event) {
 		s.LastMessageId, s.Messages = e.MessageId, 1
 	case *Posted:
 		s.post(e.MessageId, e.AtMs)
+		s.mean(e)
 	case *Broadcasted:
 		s.post(e.MessageId, e.AtMs)
 	case *StatusChanged:
-		s.Status, s.UpdatedMs = e.Status, e.AtMs
+		s.Status, s.UpdatedMs, s.AuthRequired = e.Status, e.AtMs, e.AuthRequired
 	}
 }
 

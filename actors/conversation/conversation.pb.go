@@ -143,6 +143,62 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_actors_conversation_conversation_proto_rawDescGZIP(), []int{1}
 }
 
+// Meaning is what a reply means for the A2A task that a conversation is, beside its text.
+type Meaning int32
+
+const (
+	Meaning_no_meaning Meaning = 0
+	// A result of the responder's.
+	Meaning_artifact Meaning = 1
+	// The responder's first reply, which completes the task as a message without one.
+	Meaning_lone_message Meaning = 2
+	// A message of another one's before the responder's first reply.
+	Meaning_unanswered Meaning = 3
+)
+
+// Enum value maps for Meaning.
+var (
+	Meaning_name = map[int32]string{
+		0: "no_meaning",
+		1: "artifact",
+		2: "lone_message",
+		3: "unanswered",
+	}
+	Meaning_value = map[string]int32{
+		"no_meaning":   0,
+		"artifact":     1,
+		"lone_message": 2,
+		"unanswered":   3,
+	}
+)
+
+func (x Meaning) Enum() *Meaning {
+	p := new(Meaning)
+	*p = x
+	return p
+}
+
+func (x Meaning) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Meaning) Descriptor() protoreflect.EnumDescriptor {
+	return file_actors_conversation_conversation_proto_enumTypes[2].Descriptor()
+}
+
+func (Meaning) Type() protoreflect.EnumType {
+	return &file_actors_conversation_conversation_proto_enumTypes[2]
+}
+
+func (x Meaning) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Meaning.Descriptor instead.
+func (Meaning) EnumDescriptor() ([]byte, []int) {
+	return file_actors_conversation_conversation_proto_rawDescGZIP(), []int{2}
+}
+
 // Participant is an agent that takes part in a conversation.
 type Participant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -226,6 +282,16 @@ type State struct {
 	OtherOwner []byte `protobuf:"bytes,12,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
 	// It is an A2A task.
 	Task bool `protobuf:"varint,13,opt,name=task,proto3" json:"task,omitempty"`
+	// The ids of the newest artifacts, at most 64, oldest first, one after the other; and how
+	// many artifacts there are in all.
+	Artifacts     []byte `protobuf:"bytes,14,opt,name=artifacts,proto3" json:"artifacts,omitempty"`
+	ArtifactCount int64  `protobuf:"varint,15,opt,name=artifact_count,json=artifactCount,proto3" json:"artifact_count,omitempty"`
+	// The responder's first reply was a lone message.
+	LoneMessage bool `protobuf:"varint,16,opt,name=lone_message,json=loneMessage,proto3" json:"lone_message,omitempty"`
+	// How many replies mean unanswered.
+	Unanswered int64 `protobuf:"varint,17,opt,name=unanswered,proto3" json:"unanswered,omitempty"`
+	// The status is input_required because of an authorization.
+	AuthRequired bool `protobuf:"varint,18,opt,name=auth_required,json=authRequired,proto3" json:"auth_required,omitempty"`
 	// A JSON object as it was sent; empty means none.
 	Metadata      []byte `protobuf:"bytes,100,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -342,6 +408,41 @@ func (x *State) GetOtherOwner() []byte {
 func (x *State) GetTask() bool {
 	if x != nil {
 		return x.Task
+	}
+	return false
+}
+
+func (x *State) GetArtifacts() []byte {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
+func (x *State) GetArtifactCount() int64 {
+	if x != nil {
+		return x.ArtifactCount
+	}
+	return 0
+}
+
+func (x *State) GetLoneMessage() bool {
+	if x != nil {
+		return x.LoneMessage
+	}
+	return false
+}
+
+func (x *State) GetUnanswered() int64 {
+	if x != nil {
+		return x.Unanswered
+	}
+	return 0
+}
+
+func (x *State) GetAuthRequired() bool {
+	if x != nil {
+		return x.AuthRequired
 	}
 	return false
 }
@@ -489,6 +590,7 @@ type Posted struct {
 	To            []byte                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	InReplyTo     []byte                 `protobuf:"bytes,4,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Meaning       Meaning                `protobuf:"varint,6,opt,name=meaning,proto3,enum=parley.v1.conversation.Meaning" json:"meaning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,14 +660,23 @@ func (x *Posted) GetAtMs() int64 {
 	return 0
 }
 
+func (x *Posted) GetMeaning() Meaning {
+	if x != nil {
+		return x.Meaning
+	}
+	return Meaning_no_meaning
+}
+
 // StatusChanged: the conversation moved to another status.
 type StatusChanged struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=parley.v1.conversation.Status" json:"status,omitempty"`
 	// The participant or the group's admin that made the move; the poster where a
 	// first reply did.
-	By            []byte `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	AtMs          int64  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	By   []byte `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs int64  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// As in State.
+	AuthRequired  bool   `protobuf:"varint,5,opt,name=auth_required,json=authRequired,proto3" json:"auth_required,omitempty"`
 	Reason        string `protobuf:"bytes,100,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,6 +731,13 @@ func (x *StatusChanged) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *StatusChanged) GetAuthRequired() bool {
+	if x != nil {
+		return x.AuthRequired
+	}
+	return false
 }
 
 func (x *StatusChanged) GetReason() string {
@@ -698,7 +816,7 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\vParticipant\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x120\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1c.parley.v1.conversation.RoleR\x04role\x12\x1b\n" +
-	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xaf\x03\n" +
+	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xdc\x04\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12G\n" +
@@ -715,7 +833,14 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x05owner\x18\v \x01(\fR\x05owner\x12\x1f\n" +
 	"\vother_owner\x18\f \x01(\fR\n" +
 	"otherOwner\x12\x12\n" +
-	"\x04task\x18\r \x01(\bR\x04task\x12\x1a\n" +
+	"\x04task\x18\r \x01(\bR\x04task\x12\x1c\n" +
+	"\tartifacts\x18\x0e \x01(\fR\tartifacts\x12%\n" +
+	"\x0eartifact_count\x18\x0f \x01(\x03R\rartifactCount\x12!\n" +
+	"\flone_message\x18\x10 \x01(\bR\vloneMessage\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\x11 \x01(\x03R\n" +
+	"unanswered\x12#\n" +
+	"\rauth_required\x18\x12 \x01(\bR\fauthRequired\x12\x1a\n" +
 	"\bmetadata\x18d \x01(\fR\bmetadata\"\x9e\x02\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
@@ -731,18 +856,20 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	" \x01(\fR\n" +
 	"otherOwner\x12\x12\n" +
 	"\x04task\x18\v \x01(\bR\x04task\x12\x1a\n" +
-	"\bmetadata\x18d \x01(\fR\bmetadata\"\x80\x01\n" +
+	"\bmetadata\x18d \x01(\fR\bmetadata\"\xbb\x01\n" +
 	"\x06Posted\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\fR\x02to\x12\x1e\n" +
 	"\vin_reply_to\x18\x04 \x01(\fR\tinReplyTo\x12\x13\n" +
-	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\"\x84\x01\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x129\n" +
+	"\ameaning\x18\x06 \x01(\x0e2\x1f.parley.v1.conversation.MeaningR\ameaning\"\xa9\x01\n" +
 	"\rStatusChanged\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\fR\x02by\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12\x16\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12#\n" +
+	"\rauth_required\x18\x05 \x01(\bR\fauthRequired\x12\x16\n" +
 	"\x06reason\x18d \x01(\tR\x06reason\"U\n" +
 	"\vBroadcasted\x12\x1d\n" +
 	"\n" +
@@ -766,7 +893,14 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\tinitiator\x10\x01\x12\r\n" +
 	"\tresponder\x10\x02\x12\f\n" +
 	"\bobserver\x10\x03\x12\f\n" +
-	"\bmediator\x10\x04B\x1cZ\x1aparley/actors/conversationb\x06proto3"
+	"\bmediator\x10\x04*I\n" +
+	"\aMeaning\x12\x0e\n" +
+	"\n" +
+	"no_meaning\x10\x00\x12\f\n" +
+	"\bartifact\x10\x01\x12\x10\n" +
+	"\flone_message\x10\x02\x12\x0e\n" +
+	"\n" +
+	"unanswered\x10\x03B\x1cZ\x1aparley/actors/conversationb\x06proto3"
 
 var (
 	file_actors_conversation_conversation_proto_rawDescOnce sync.Once
@@ -780,28 +914,30 @@ func file_actors_conversation_conversation_proto_rawDescGZIP() []byte {
 	return file_actors_conversation_conversation_proto_rawDescData
 }
 
-var file_actors_conversation_conversation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_actors_conversation_conversation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_actors_conversation_conversation_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_actors_conversation_conversation_proto_goTypes = []any{
 	(Status)(0),           // 0: parley.v1.conversation.Status
 	(Role)(0),             // 1: parley.v1.conversation.Role
-	(*Participant)(nil),   // 2: parley.v1.conversation.Participant
-	(*State)(nil),         // 3: parley.v1.conversation.State
-	(*Started)(nil),       // 4: parley.v1.conversation.Started
-	(*Posted)(nil),        // 5: parley.v1.conversation.Posted
-	(*StatusChanged)(nil), // 6: parley.v1.conversation.StatusChanged
-	(*Broadcasted)(nil),   // 7: parley.v1.conversation.Broadcasted
+	(Meaning)(0),          // 2: parley.v1.conversation.Meaning
+	(*Participant)(nil),   // 3: parley.v1.conversation.Participant
+	(*State)(nil),         // 4: parley.v1.conversation.State
+	(*Started)(nil),       // 5: parley.v1.conversation.Started
+	(*Posted)(nil),        // 6: parley.v1.conversation.Posted
+	(*StatusChanged)(nil), // 7: parley.v1.conversation.StatusChanged
+	(*Broadcasted)(nil),   // 8: parley.v1.conversation.Broadcasted
 }
 var file_actors_conversation_conversation_proto_depIdxs = []int32{
 	1, // 0: parley.v1.conversation.Participant.role:type_name -> parley.v1.conversation.Role
 	0, // 1: parley.v1.conversation.State.status:type_name -> parley.v1.conversation.Status
-	2, // 2: parley.v1.conversation.State.participants:type_name -> parley.v1.conversation.Participant
-	0, // 3: parley.v1.conversation.StatusChanged.status:type_name -> parley.v1.conversation.Status
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 2: parley.v1.conversation.State.participants:type_name -> parley.v1.conversation.Participant
+	2, // 3: parley.v1.conversation.Posted.meaning:type_name -> parley.v1.conversation.Meaning
+	0, // 4: parley.v1.conversation.StatusChanged.status:type_name -> parley.v1.conversation.Status
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_actors_conversation_conversation_proto_init() }
@@ -814,7 +950,7 @@ func file_actors_conversation_conversation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_conversation_conversation_proto_rawDesc), len(file_actors_conversation_conversation_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -40,12 +40,15 @@ func parse(l *actorstest.Line, _ *life) conversation.Command {
 		return conversation.Start{
 			ID: parley.ConversationID(actorstest.Named("talk")), Initiator: agent(l.Text("by")), Responder: agent(l.Text("with")),
 			Group: parley.GroupID(l.ID("group")), Parent: parley.ConversationID(l.ID("parent")), Metadata: []byte(l.Text("metadata")), MessageID: parley.MessageID(l.ID("message")),
+			Task: l.Has("task"),
 		}
 	case "reply":
 		c := conversation.Reply{
 			MessageID: parley.MessageID(l.ID("message")), From: agent(l.Text("from")), To: agent(l.Text("to")),
 			InReplyTo: parley.MessageID(l.ID("on")), Type: l.Text("type"), ToRevoked: l.Has("revoked"), Apart: l.Has("apart"),
+			Lone: l.Has("lone"),
 		}
+		c.Outcome, _ = conversation.ParseStatus(l.Text("outcome"))
 		if l.Has("posted-on") {
 			c.Prior = &conversation.Prior{InReplyTo: parley.MessageID(l.ID("posted-on")), Type: l.Text("posted-type")}
 		}
@@ -79,6 +82,15 @@ func show(life *life) string {
 	of := ""
 	if s.GroupID() == actorstest.Named("club") {
 		of = ", of the club"
+	}
+	if s.GetLoneMessage() {
+		of += ", answered by a message alone"
+	}
+	if s.GetAuthRequired() {
+		of += ", for an authorization"
+	}
+	if n := s.GetArtifactCount(); n > 0 {
+		of += fmt.Sprintf(", %d of %d artifacts known", len(s.NewestArtifacts()), n)
 	}
 	return fmt.Sprintf("%s, %d messages, %s, idle for %v%s",
 		s.GetStatus(), s.GetMessages(), strings.Join(roles, ", "), life.Now.Sub(s.UpdatedAt()), of)
@@ -190,14 +202,15 @@ func TestGolden(t *testing.T) {
 			Id: id[:], Status: conversation.Rejected, Parent: id[:], Metadata: []byte(`{"a":1}`),
 			Participants: []*conversation.Participant{{AgentId: alice, Role: conversation.Mediator, JoinedMs: at}},
 			CreatedMs:    at, UpdatedMs: at + 1, LastMessageId: message[:], Messages: 2, Group: group[:], Owner: group[:], OtherOwner: id[:], Task: true,
+			Artifacts: message[:], ArtifactCount: 65, LoneMessage: true, Unanswered: 3, AuthRequired: true,
 		},
 		[]conversation.Event{
 			&conversation.Started{
 				Id: id[:], Initiator: alice, Responder: bob, Parent: id[:], Metadata: []byte(`{"a":1}`), MessageId: message[:], AtMs: at,
 				Group: group[:], Owner: group[:], OtherOwner: id[:], Task: true,
 			},
-			&conversation.Posted{MessageId: message[:], From: alice, To: bob, InReplyTo: message[:], AtMs: at},
-			&conversation.StatusChanged{Status: conversation.Open, By: bob, Reason: "why", AtMs: at},
+			&conversation.Posted{MessageId: message[:], From: alice, To: bob, InReplyTo: message[:], AtMs: at, Meaning: conversation.Meaning_unanswered},
+			&conversation.StatusChanged{Status: conversation.Open, By: bob, Reason: "why", AtMs: at, AuthRequired: true},
 			&conversation.Broadcasted{MessageId: message[:], From: alice, AtMs: at},
 		},
 	)

@@ -99,6 +99,16 @@ func TestOracleControl(t *testing.T) {
 			}
 			return events, err
 		}),
+		"a later reply is a message alone": evolving(func(s *conversation.State, _ *conversation.Posted) { s.Unanswered = s.GetMessages() - 1 }),
+		"an authorization is waited for ever": evolving(func(s *conversation.State, e *conversation.StatusChanged) {
+			s.AuthRequired = s.GetAuthRequired() || e.GetReason() == "auth_required" && e.GetStatus() == conversation.InputRequired
+			if e.GetStatus() == conversation.Open {
+				s.AuthRequired = e.GetReason() == "auth_required"
+			}
+		}),
+		"an artifact is forgotten": evolving(func(s *conversation.State, _ *conversation.Posted) {
+			s.Artifacts = s.Artifacts[:min(len(s.Artifacts), 16)]
+		}),
 		"closed before access": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
 			events, err := conversation.Decide(s, c, now)
 			if s.Terminal() && errors.Is(err, conversation.ErrNotParticipant) {

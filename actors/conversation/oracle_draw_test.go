@@ -42,7 +42,7 @@ var (
 	// targets are the statuses, non-terminal ones first, and a word that is not a
 	// status.
 	targets = rapid.SampledFrom([]string{"open", "paused", "input_required", "rejected", "submitted", "completed", "failed", "canceled", "nonsense"})
-	reasons = rapid.SampledFrom([]string{"", "so"})
+	reasons = rapid.SampledFrom([]string{"", "so", "auth_required"})
 	rarely  = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
 )
 
@@ -102,6 +102,7 @@ func wishToReply(t *rapid.T, o *oracle, now time.Time) conversation.Reply {
 		MessageID: parley.NextID(o.last, now, [10]byte{}), From: agent(from), To: agent(to),
 		InReplyTo: actorstest.Named(messages.Draw(t, "on")), Type: types.Draw(t, "type"), ToRevoked: rarely.Draw(t, "revoked"),
 		Apart: rarely.Draw(t, "apart"), Outcome: rapid.SampledFrom([]conversation.Status{0, 0, conversation.Completed, conversation.Failed}).Draw(t, "outcome"),
+		Lone: rarely.Draw(t, "lone"),
 	}
 	if rarely.Draw(t, "before") {
 		c.Prior = &conversation.Prior{InReplyTo: actorstest.Named(messages.Draw(t, "posted on")), Type: types.Draw(t, "posted as")}

@@ -68,6 +68,13 @@ type record struct {
 	posted               posted
 	moved                moved
 	broadcast            posted
+	// results are the newest 64 of resultCount artifacts, alone says that a task was answered
+	// by a message alone.
+	results     []parley.MessageID
+	resultCount int
+	alone       bool
+	// authorize: the initiator has to.
+	authorize bool
 }
 
 type party struct {
@@ -94,12 +101,16 @@ type moved struct {
 type oracle struct {
 	record
 	exists, task bool
+	answered     bool // by the responder
 }
 
 func (o *oracle) Visible(time.Time) any {
 	seen := o.record
 	if o.exists {
 		seen.allowed, seen.over = o.allowed(), terminal[o.status]
+		seen.results = slices.Clone(o.results[max(0, len(o.results)-64):])
+		slices.Reverse(seen.results)
+		seen.resultCount = len(o.results)
 	}
 	return seen
 }
@@ -112,7 +123,10 @@ func look(l *life) any {
 	seen := record{
 		id: s.ConversationID(), parent: s.ParentID(), group: s.GroupID(), status: s.GetStatus().String(), metadata: string(s.GetMetadata()),
 		createdMs: s.GetCreatedMs(), updatedMs: s.UpdatedAt().UnixMilli(), messages: int(s.GetMessages()), last: s.LastMessage(),
-		allowed: s.Allowed(), over: s.Terminal(),
+		allowed: s.Allowed(), over: s.Terminal(), resultCount: int(s.GetArtifactCount()), alone: s.GetLoneMessage(), authorize: s.GetAuthRequired(),
+	}
+	if newest := s.NewestArtifacts(); len(newest) > 0 {
+		seen.results = newest
 	}
 	for _, p := range s.GetParticipants() {
 		seen.parties = append(seen.parties, party{p.Agent(), p.GetRole().String(), p.JoinedAt().UnixMilli()})
@@ -253,7 +267,8 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	}
 	o.messages, o.last, o.updatedMs = o.messages+1, c.MessageID, now.UnixMilli()
 	o.posted = posted{c.MessageID, c.InReplyTo, c.From, c.To, now.UnixMilli()}
-	move := func(to string) { o.status, o.moved = to, moved{to, "", c.From, now.UnixMilli()} }
+	defer o.means(c)
+	move := func(to string) { o.status, o.authorize, o.moved = to, false, moved{to, "", c.From, now.UnixMilli()} }
 	if first := o.status == "submitted"; first || o.reopens(c) {
 		move("open")
 		if ends := o.ends(c); ends != "" {
@@ -275,6 +290,25 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("posted")
 }
 
+// means notes what the responder's reply means for the task that is shown over A2A.
+func (o *oracle) means(c conversation.Reply) {
+	if o.role(c.From) != "responder" || !o.group.Zero() {
+		return
+	}
+	switch {
+	case o.answersAlone(c):
+		o.alone = true
+	case c.Outcome == conversation.Completed:
+		o.results = append(o.results, c.MessageID)
+	}
+	o.answered = true
+}
+
+// answersAlone: the responder's first reply in a task may be all that it answers.
+func (o *oracle) answersAlone(c conversation.Reply) bool {
+	return o.task && !o.answered && o.role(c.From) == "responder" && c.Lone
+}
+
 // reopens: in a task, the initiator gives the input that was required.
 func (o *oracle) reopens(c conversation.Reply) bool {
 	return o.task && o.status == "input_required" && o.role(c.From) == "initiator"
@@ -282,6 +316,9 @@ func (o *oracle) reopens(c conversation.Reply) bool {
 
 // ends returns the status to which the responder's reply moves a task.
 func (o *oracle) ends(c conversation.Reply) string {
+	if o.answersAlone(c) {
+		return "completed"
+	}
 	if !o.task || o.role(c.From) != "responder" || c.Outcome == 0 {
 		return ""
 	}
@@ -330,6 +367,7 @@ func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Ver
 			"409 invalid_transition (allowed=[%s], current_status=%s)", strings.Join(o.allowed(), " "), o.status))
 	}
 	o.status, o.updatedMs = c.Status, now.UnixMilli()
+	o.authorize = c.Status == "input_required" && c.Reason == "auth_required"
 	o.moved = moved{c.Status, c.Reason, may[0], now.UnixMilli()}
 	if o.role(may[0]) == "" {
 		return actorstest.Accepted("by an admin")

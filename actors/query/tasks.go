@@ -88,6 +88,8 @@ type ConversationEvent struct {
 	// Status and UpdatedMs are those after the event.
 	Status    conversation.Status
 	UpdatedMs int64
+	// Lone and AuthRequired are those of the state after the event.
+	Lone, AuthRequired bool
 	// Message is nil if the event brought none, or an erased one.
 	Message *Message
 }
@@ -116,7 +118,10 @@ func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int, fits F
 			}
 			rules.Conversation.Evolve(state, e)
 			last = n
-			events = append(events, ConversationEvent{Number: n, Event: e, Status: state.GetStatus(), UpdatedMs: state.GetUpdatedMs(), Message: brought})
+			events = append(events, ConversationEvent{
+				Number: n, Event: e, Status: state.GetStatus(), UpdatedMs: state.GetUpdatedMs(),
+				Lone: state.GetLoneMessage(), AuthRequired: state.GetAuthRequired(), Message: brought,
+			})
 			return true
 		})
 		return errors.Join(scan, bad)

@@ -56,6 +56,7 @@ func (d *Desk) Continue(c *rest.Call, in *api.Reply, original query.Message, fro
 		Conversation: original.Record.Conversation(), Host: original.Record.HostID(), From: from.AgentID(), To: to.AgentID(),
 		Original: original.Record.MessageID(), Copy: original.Record.Copied(), ToRevoked: to.Revoked(),
 		Apart: agent.Apart(from.GetGroups(), to.GetGroups()), Outcome: d.outcome(in.Type), Continues: task != nil,
+		Lone: task == nil && isLone(in.Metadata),
 	}
 	if request.From == original.Record.Recipient() {
 		mine := original

@@ -1,9 +1,13 @@
 package submission
 
 import (
+	"bytes"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"parley/actors/conversation"
+	"parley/client/api"
 	"parley/client/parley"
 )
 
@@ -52,4 +56,18 @@ func (d *Desk) outcome(messageType string) conversation.Status {
 		return conversation.Failed
 	}
 	return 0
+}
+
+// isLone reports whether a reply asks to be a message without a task: metadata.a2a.as is
+// "message". Most replies have no such member, and are not parsed.
+func isLone(metadata api.Object) bool {
+	if !bytes.Contains(metadata, []byte(`a2a`)) && !bytes.Contains(metadata, []byte(`\`)) {
+		return false
+	}
+	var of struct {
+		A2A struct {
+			As string `json:"as"`
+		} `json:"a2a"`
+	}
+	return json.Unmarshal(metadata, &of) == nil && of.A2A.As == "message"
 }
