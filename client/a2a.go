@@ -33,6 +33,7 @@ type A2ATask struct {
 // States of a task after which nothing follows unless the caller writes again.
 const (
 	A2AInputRequired = "TASK_STATE_INPUT_REQUIRED"
+	A2AAuthRequired  = "TASK_STATE_AUTH_REQUIRED"
 	A2ACompleted     = "TASK_STATE_COMPLETED"
 	A2AFailed        = "TASK_STATE_FAILED"
 	A2ACanceled      = "TASK_STATE_CANCELED"
@@ -49,7 +50,7 @@ type A2AStatus struct {
 // Final reports whether a stream of a sent message ends with this status.
 func (s A2AStatus) Final() bool {
 	switch s.State {
-	case A2AInputRequired, A2ACompleted, A2AFailed, A2ACanceled, A2ARejected:
+	case A2AInputRequired, A2AAuthRequired, A2ACompleted, A2AFailed, A2ACanceled, A2ARejected:
 		return true
 	}
 	return false
@@ -248,9 +249,16 @@ func (in *A2ASend) params() map[string]any {
 	return map[string]any{"message": message}
 }
 
+// A2AAnswer is the answer to a message: a task, or a message alone. Exactly one of the pointers
+// is set.
+type A2AAnswer struct {
+	Task    *A2ATask    `json:"task,omitempty"`
+	Message *A2AMessage `json:"message,omitempty"`
+}
+
 // Send sends a message over the bridge, waits for the reply, and returns the task as it
-// is then. The error may be an *A2AError.
-func (b A2A) Send(ctx context.Context, in A2ASend) (*A2ATask, error) {
+// is then, or the message that the agent has answered instead. The error may be an *A2AError.
+func (b A2A) Send(ctx context.Context, in A2ASend) (*A2AAnswer, error) {
 	if in.MessageID == "" {
 		in.MessageID = randomKey()
 	}
@@ -260,16 +268,14 @@ func (b A2A) Send(ctx context.Context, in A2ASend) (*A2ATask, error) {
 	}
 	head.Set("X-A2A-Timeout", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	b.s.actAs(head, in.ActingAgent)
-	var out struct {
-		Task *A2ATask `json:"task"`
-	}
-	if err := b.call(ctx, in.Handle, "SendMessage", in.params(), head, wait, &out); err != nil {
+	out := &A2AAnswer{}
+	if err := b.call(ctx, in.Handle, "SendMessage", in.params(), head, wait, out); err != nil {
 		return nil, err
 	}
-	if out.Task == nil {
-		return nil, &localError{errors.New("A2A: the answer has no task")}
+	if out.Task == nil && out.Message == nil {
+		return nil, &localError{errors.New("A2A: the answer has neither a task nor a message")}
 	}
-	return out.Task, nil
+	return out, nil
 }
 
 // Stream sends a message over the bridge and yields the task and what happens to it,

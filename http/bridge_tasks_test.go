@@ -68,10 +68,16 @@ func (h *bridgeHarness) begin(id string) string {
 // reply has art answer the last message of a task.
 func (h *bridgeHarness) reply(task, word string, parts []any) {
 	h.t.Helper()
+	h.replyWith(task, word, parts, object{"parts": parts})
+}
+
+// replyWith is reply with metadata.a2a.
+func (h *bridgeHarness) replyWith(task, word string, parts []any, a2a object) {
+	h.t.Helper()
 	page := h.first.ask("GET", "/conversations/"+task+"/messages?order=desc", "", as(h.art)).want(200)
 	payload, _ := json.Marshal(parts)
 	body, _ := json.Marshal(object{
-		"type": "svc.v1." + word, "encrypted_payload": base64.RawURLEncoding.EncodeToString(payload), "metadata": object{"a2a": object{"parts": parts}},
+		"type": "svc.v1." + word, "encrypted_payload": base64.RawURLEncoding.EncodeToString(payload), "metadata": object{"a2a": a2a},
 	})
 	for i := range page.len("items") {
 		if m := page.at("items").([]any)[i].(map[string]any); m["from_agent_id"] != h.art {

@@ -70,12 +70,28 @@ func (b *Bridge) sendMessage(c *call) (any, error) {
 		return nil, err
 	}
 	if !in.Configuration.ReturnImmediately {
-		if err := b.awaitReply(c, s, patience); err != nil {
+		lone, err := b.awaitReply(c, s, patience)
+		if err != nil {
 			return nil, afterStored(err)
+		}
+		if lone != nil && c.Reserve(rest.PageFrame+3*content.Size(lone.Record)) == nil {
+			return b.loneAnswer(c, s, lone)
 		}
 	}
 	t, err := b.taskAfter(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
-	return map[string]*Task{"task": t}, afterStored(err)
+	return sendResult{Task: t}, afterStored(err)
+}
+
+// loneAnswer answers with the message that the agent has answered instead of a task.
+func (b *Bridge) loneAnswer(c *call, s sent, lone *query.Message) (any, error) {
+	if !c.Gone() {
+		if err := b.transfer(c.Context(), c.Now(), s.view, []query.Message{*lone}); err != nil {
+			return nil, afterStored(err)
+		}
+	}
+	m := s.view.message(lone.Record)
+	m.TaskID = ""
+	return sendResult{Message: m}, nil
 }
 
 // readSend reads and checks the parameters of a send.
@@ -298,78 +314,6 @@ func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
 		out.before, err = b.Node.Messages.ConversationAt(c.Context(), state.ConversationID(), 0, 0, nil)
 	}
 	return out, err
-}
-
-// awaitReply returns when the agent has replied to a message, the task has ended or waits
-// for input, or patience has passed. The error is errNotFound if the task was erased.
-func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
-	follower, stop := b.hub.follow(s.posted.Message.Conversation())
-	defer stop()
-	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
-	defer timer.Stop()
-	defer look.Stop()
-	at := s.before
-	for {
-		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch, fitsFor(c.Call))
-		if errors.Is(err, rest.ErrHeld) {
-			return nil // the message is stored: the task as it is says so
-		}
-		if err != nil {
-			return err
-		}
-		replied, err := b.replied(c, &s, events)
-		if err != nil || replied || len(events) == 0 && at.State.Terminal() {
-			return err
-		}
-		if len(events) > 0 {
-			continue
-		}
-		if !rests(c, follower, timer.C, look.C, b.CutOff) {
-			return nil
-		}
-		if b.erased(c.Context(), at.State.ConversationID()) {
-			return errNotFound
-		}
-	}
-}
-
-// replied reports whether events after a message end the wait for its reply.
-func (b *Bridge) replied(c *call, s *sent, events []query.ConversationEvent) (bool, error) {
-	own := s.posted.Message.MessageID()
-	for i := range events {
-		e := &events[i]
-		if !s.passed {
-			s.passed = e.Message != nil && e.Message.Record.MessageID() == own
-			continue
-		}
-		if moved, ok := e.Event.(*conversation.StatusChanged); ok && (moved.GetStatus().Terminal() || interrupted(moved.GetStatus())) {
-			return true, nil
-		}
-		if e.Message == nil || e.Message.Record.Sender() != s.view.responder || s.view.kindOf(e.Message.Record) == isStatus {
-			continue
-		}
-		return true, nil
-	}
-	return false, nil
-}
-
-// rests waits until there may be new events, and reports whether to read them.
-func rests(c *call, f *follower, late, look <-chan time.Time, cutOff func() bool) bool {
-	defer c.Park()()
-	for {
-		select {
-		case <-f.wake:
-			return true
-		case <-late:
-			return false
-		case <-look:
-			if c.Evicted() || c.Gone() || cutOff() {
-				return false
-			}
-		case <-c.Draining():
-			return false
-		}
-	}
 }
 
 // taskNow renders a task as it is, and records that the agent's messages in it reached the

@@ -145,7 +145,7 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 		bridge: b, id: c.id.Clone(), view: v, at: at, brief: brief, caller: c.Caller, draining: c.Draining(), agent: at.State.Initiator(), ended: make(chan struct{}),
 	}
 	if len(at.Messages) > 0 {
-		st.passed(at.Messages[len(at.Messages)-1].Record)
+		st.passed(at.Messages[len(at.Messages)-1].Record, at.State.GetLoneMessage())
 	}
 	if err := b.transfer(c.Context(), c.Now(), v, at.Messages); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ type taskStream struct {
 	id       jsontext.Value // of the request
 	view     view
 	at       query.Moment    // the last event that was written
-	last     *record.Message // the last message up to there if it is an error, else nil
+	last     *record.Message // the last message up to there if a change of status shows it, else nil
 	brief    bool
 	caller   rest.Caller
 	draining <-chan struct{}
@@ -205,10 +205,10 @@ func (st *taskStream) event(b []byte, number uint64, what *StreamResponse) ([]by
 	return append(append(append(b, "\ndata: "...), data...), "\n\n"...), nil
 }
 
-// passed notes that a message is the last one so far. Only errors matter for what follows:
-// an idle stream holds no other message.
-func (st *taskStream) passed(r *record.Message) {
-	if st.last = nil; st.view.kindOf(r) == isError {
+// passed notes that a message is the last one so far. Only one that a change of status shows
+// matters for what follows: an idle stream holds no other message.
+func (st *taskStream) passed(r *record.Message, lone bool) {
+	if st.last = nil; st.view.reported(r, lone) != 0 {
 		st.last = r
 	}
 }
@@ -348,7 +348,7 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 	for i := range events {
 		e := &events[i]
 		if e.Message != nil {
-			if st.passed(e.Message.Record); e.Message.Record.Sender() == st.view.responder {
+			if st.passed(e.Message.Record, e.Lone); e.Message.Record.Sender() == st.view.responder {
 				transferred = append(transferred, *e.Message)
 			}
 		}

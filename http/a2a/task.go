@@ -117,7 +117,8 @@ func (b *Bridge) viewOf(ctx context.Context, s *conversation.State) (view, error
 	return view{b, s.ConversationID().String(), root.String(), responder}, err
 }
 
-// kind is what a message of the responder means for a task, by its type.
+// kind is what a message of the responder means for a task, by its type, or because it is its
+// whole answer.
 type kind int
 
 const (
@@ -125,13 +126,18 @@ const (
 	isResult       // an artifact
 	isStatus
 	isError
+	isLone // the whole answer
 )
 
-func (v view) kindOf(r *record.Message) kind {
+// kindOf returns what a message means. lone says that the responder has answered by a lone
+// message: then it has sent no other.
+func (v view) kindOf(r *record.Message, lone bool) kind {
 	word, _ := strings.CutPrefix(r.GetType(), v.bridge.Brand+".v1.")
 	switch {
 	case r.Sender() != v.responder:
 		return isMessage
+	case lone:
+		return isLone
 	case word == submission.TaskResponse:
 		return isResult
 	case word == submission.StatusUpdate:
@@ -184,16 +190,17 @@ func (v view) task(m *query.Moment, history *int) *Task {
 	}
 	for i := range m.Messages {
 		r := m.Messages[i].Record
-		switch kind := v.kindOf(r); {
-		case kind == isResult:
+		switch v.kindOf(r, m.State.GetLoneMessage()) {
+		case isResult:
 			t.Artifacts = append(t.Artifacts, v.artifact(r))
-		case kind == isMessage:
+		case isStatus, isError:
+		case isMessage, isLone:
 			t.History = append(t.History, *v.message(r))
 		}
 	}
 	if len(m.Messages) > 0 {
 		last := m.Messages[len(m.Messages)-1].Record
-		if last.Sender() == v.responder && v.kindOf(last) != isResult {
+		if last.Sender() == v.responder && v.kindOf(last, m.State.GetLoneMessage()) != isResult {
 			t.Status.Message = v.message(last)
 		}
 	}
@@ -208,12 +215,12 @@ func (v view) task(m *query.Moment, history *int) *Task {
 }
 
 // update renders an event of the task. It returns nil if the event is none for A2A: a
-// message of the initiator, or an error that the next event reports.
+// message of the initiator, or one that the next event reports, see reported.
 func (v view) update(e *query.ConversationEvent, last *record.Message, isTask bool) *StreamResponse {
 	status := TaskStatus{State: states[e.Status], Timestamp: stamp(e.UpdatedMs)}
 	switch x := e.Event.(type) {
 	case *conversation.StatusChanged:
-		if last != nil && v.kindOf(last) == isError && x.GetStatus() == conversation.Failed {
+		if last != nil && v.reported(last, e.Lone) == x.GetStatus() {
 			status.Message = v.message(last)
 		}
 		return &StreamResponse{StatusUpdate: &StatusUpdate{v.id, v.in, status, metadata(e.Status, x.GetReason())}}
@@ -221,7 +228,9 @@ func (v view) update(e *query.ConversationEvent, last *record.Message, isTask bo
 		if e.Message == nil || e.Message.Record.Sender() != v.responder {
 			return nil
 		}
-		switch r := e.Message.Record; v.kindOf(r) {
+		switch r := e.Message.Record; v.kindOf(r, e.Lone) {
+		case isLone:
+			return nil
 		case isResult:
 			return &StreamResponse{ArtifactUpdate: &ArtifactUpdate{v.id, v.in, v.artifact(r), true}}
 		case isError:
@@ -236,6 +245,19 @@ func (v view) update(e *query.ConversationEvent, last *record.Message, isTask bo
 	case *conversation.Started, *conversation.Broadcasted: // not in a conversation between two agents
 	}
 	return nil
+}
+
+// reported returns the status whose event shows a message that came right before it, 0 if none
+// does: an error is shown as the task fails, a lone message as it is completed.
+func (v view) reported(r *record.Message, lone bool) conversation.Status {
+	switch v.kindOf(r, lone) {
+	case isError:
+		return conversation.Failed
+	case isLone:
+		return conversation.Completed
+	case isMessage, isResult, isStatus:
+	}
+	return 0
 }
 
 // interrupted reports whether a task waits for its initiator.

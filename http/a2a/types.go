@@ -55,6 +55,12 @@ type Artifact struct {
 	Metadata   jsontext.Value `json:"metadata,omitzero"`
 }
 
+// sendResult is the result of SendMessage: exactly one member is set.
+type sendResult struct {
+	Task    *Task    `json:"task,omitzero"`
+	Message *Message `json:"message,omitzero"`
+}
+
 // StreamResponse is one event of a stream: exactly one member is set.
 type StreamResponse struct {
 	Task           *Task           `json:"task,omitzero"`

@@ -29,8 +29,10 @@ func (*a2aEchoCmd) Help() string {
 	return `The answer depends on how the text of a message begins:
 
   stream:TEXT   a status update for each word, then the text as the result
+  auth:TEXT     says TEXT and waits for an authorization; the next message is answered as any other
   input:TEXT    asks TEXT and waits for input; the next message is answered as any other
   message:TEXT  answers with a message that leaves the task working
+  alone:TEXT    answers with a message instead of a task, if it is the first answer
   reject:TEXT   rejects a new task for this reason
   fail:TEXT     fails with this text
   wait:N TEXT   the text as the result, after N seconds (at most 300)
@@ -169,12 +171,20 @@ type echo struct {
 	parts []client.A2APart
 	text  string
 	step  int
+	as    string // metadata.a2a.as of the next reply
 }
 
 // a2aMetadata is metadata.a2a of a message.
 type a2aMetadata struct {
 	Parts     []client.A2APart `json:"parts,omitempty"`
-	Cleartext bool             `json:"cleartext"`
+	Cleartext bool             `json:"cleartext,omitempty"`
+	As        string           `json:"as,omitempty"`
+}
+
+// object returns the metadata of a message.
+func (m a2aMetadata) object() api.Object {
+	text, _ := json.Marshal(map[string]a2aMetadata{"a2a": m}) // parts were decoded from JSON
+	return api.Object(text)
 }
 
 // read returns a message as it is to be answered.
@@ -218,6 +228,14 @@ func (m *echo) answer(ctx context.Context) (did string, err error) {
 			return "", err
 		}
 		return "input_required", m.move(ctx, "input_required", rest)
+	case "auth":
+		if err := m.reply(ctx, "status_update", rest); err != nil {
+			return "", err
+		}
+		return "auth_required", m.move(ctx, "input_required", "auth_required")
+	case "alone":
+		m.as = "message"
+		return "answered", m.reply(ctx, "dm", rest)
 	case "message":
 		return "replied", m.reply(ctx, "dm", rest)
 	case "reject":
@@ -261,8 +279,12 @@ func (m *echo) reply(ctx context.Context, kind, text string) error {
 	if m.parts != nil {
 		return m.replyParts(ctx, kind, client.A2AText(text))
 	}
+	var metadata api.Object
+	if m.as != "" {
+		metadata = a2aMetadata{As: m.as}.object()
+	}
 	_, err := m.agent.ReplySealed(ctx, m.to, []byte(text), m.agent.Client.MessageType(kind), func(in *api.Reply) {
-		in.ContentType, in.IdempotencyKey = "text/plain; charset=utf-8", m.key()
+		in.ContentType, in.Metadata, in.IdempotencyKey = "text/plain; charset=utf-8", metadata, m.key()
 	})
 	return err
 }
@@ -273,17 +295,13 @@ func (m *echo) replyParts(ctx context.Context, kind string, parts []client.A2APa
 	if err != nil {
 		return err
 	}
-	inner := a2aMetadata{Cleartext: true}
+	inner := a2aMetadata{Cleartext: true, As: m.as}
 	if len(text) <= echoInlineMax {
 		inner.Parts = parts
 	}
-	metadata, err := json.Marshal(map[string]a2aMetadata{"a2a": inner})
-	if err != nil {
-		return err
-	}
 	_, err = m.agent.Client.Messages.Reply(ctx, api.Reply{
 		ID: m.to.ID, ActingAgent: m.agent.ID().String(), Type: m.agent.Client.MessageType(kind), IdempotencyKey: m.key(),
-		EncryptedPayload: base64.RawURLEncoding.EncodeToString(text), Metadata: metadata, ContentType: "application/json",
+		EncryptedPayload: base64.RawURLEncoding.EncodeToString(text), Metadata: inner.object(), ContentType: "application/json",
 	})
 	return err
 }

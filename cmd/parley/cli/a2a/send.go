@@ -66,11 +66,14 @@ func (c *a2aSendCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		return nil
 	}
-	task, err := from.A2A.Send(ctx, in)
+	answer, err := from.A2A.Send(ctx, in)
 	if err != nil {
 		return err
 	}
-	if err := tellTask(std, task); err != nil || answered(task) {
+	if answer.Message != nil {
+		return tellMessage(std, answer.Message)
+	}
+	if err := tellTask(std, answer.Task); err != nil || answered(answer.Task) {
 		return err
 	}
 	return program.ExitError{Code: program.ExitTimeout, Err: fmt.Errorf("no reply within %v; the task goes on", c.Wait)}
@@ -84,6 +87,14 @@ func answered(t *client.A2ATask) bool {
 		}
 	}
 	return t.Status.Final()
+}
+
+// tellMessage prints a message that was answered instead of a task.
+func tellMessage(std *program.Streams, m *client.A2AMessage) error {
+	if std.JSON {
+		return std.Value(m)
+	}
+	return std.Say("message  context %s\n%s", program.Printable(m.ContextID), indented(m.Text()))
 }
 
 // tellTask prints a task.
