@@ -186,7 +186,7 @@ func metadata(status conversation.Status, reason string) map[string]any {
 func (v view) task(m *query.Moment, history *int) *Task {
 	t := &Task{
 		ID: v.id, ContextID: v.in, Metadata: metadata(m.State.GetStatus(), ""),
-		Status: TaskStatus{State: states[m.State.GetStatus()], Timestamp: stamp(m.State.GetUpdatedMs())},
+		Status: TaskStatus{State: stateOf(m.State.GetStatus(), m.State.GetAuthRequired()), Timestamp: stamp(m.State.GetUpdatedMs())},
 	}
 	for i := range m.Messages {
 		r := m.Messages[i].Record
@@ -217,7 +217,7 @@ func (v view) task(m *query.Moment, history *int) *Task {
 // update renders an event of the task. It returns nil if the event is none for A2A: a
 // message of the initiator, or one that the next event reports, see reported.
 func (v view) update(e *query.ConversationEvent, last *record.Message, isTask bool) *StreamResponse {
-	status := TaskStatus{State: states[e.Status], Timestamp: stamp(e.UpdatedMs)}
+	status := TaskStatus{State: stateOf(e.Status, e.AuthRequired), Timestamp: stamp(e.UpdatedMs)}
 	switch x := e.Event.(type) {
 	case *conversation.StatusChanged:
 		if last != nil && v.reported(last, e.Lone) == x.GetStatus() {

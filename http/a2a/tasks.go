@@ -134,7 +134,7 @@ func readList(c *call) (*listParams, error) {
 	if in.Status == "TASK_STATE_UNSPECIFIED" {
 		in.Status = ""
 	}
-	if in.Status != "" && in.Status != "TASK_STATE_AUTH_REQUIRED" && !slices.Contains(slices.Collect(maps.Values(states)), in.Status) {
+	if in.Status != "" && in.Status != authRequired && !slices.Contains(slices.Collect(maps.Values(states)), in.Status) {
 		return nil, invalid("status", "must be a state such as TASK_STATE_WORKING")
 	}
 	if in.UpdatedAfter != "" {
@@ -281,7 +281,7 @@ func (b *Bridge) eachInitiator(c *call, fn func(parley.AgentID) error) error {
 // asked reports whether a conversation is a task that a list asks for.
 func (b *Bridge) asked(ctx context.Context, c *call, in *listParams, s *conversation.State) (bool, error) {
 	switch {
-	case !b.seen(c, s), in.Status != "" && states[s.GetStatus()] != in.Status, !in.after.IsZero() && !s.UpdatedAt().After(in.after):
+	case !b.seen(c, s), in.Status != "" && stateOf(s.GetStatus(), s.GetAuthRequired()) != in.Status, !in.after.IsZero() && !s.UpdatedAt().After(in.after):
 		return false, nil
 	case in.ContextID == "":
 		return true, nil

@@ -91,5 +91,18 @@ var states = map[conversation.Status]string{
 	conversation.Failed: "TASK_STATE_FAILED", conversation.Canceled: "TASK_STATE_CANCELED", conversation.Rejected: "TASK_STATE_REJECTED",
 }
 
+// authRequired is the state of a task that waits for an authorization, which is one of input
+// for a conversation.
+const authRequired = "TASK_STATE_AUTH_REQUIRED"
+
+// stateOf returns the name of the state that a status gives a task. auth says that it is
+// because of an authorization.
+func stateOf(s conversation.Status, auth bool) string {
+	if auth {
+		return authRequired
+	}
+	return states[s]
+}
+
 // stamp formats an instant in Unix milliseconds.
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
