@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	stdhttp "net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +127,8 @@ func (a *response) at(path string) any {
 				a.t.Fatalf("%s: no %s in %s", a.what, path, a.raw)
 			}
 		case []any:
-			i := int(step[0] - '0')
-			if len(step) != 1 || i >= len(n) {
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(n) {
 				a.t.Fatalf("%s: no %s in %s", a.what, path, a.raw)
 			}
 			node = n[i]

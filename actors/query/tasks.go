@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/client/parley"
 	"parley/journal"
@@ -24,14 +25,34 @@ type Moment struct {
 	Event uint64
 	// Messages are the latest ones up to then, oldest first, without erased ones.
 	Messages []Message
+	// Artifacts are the newest of those that the state names, oldest first, without erased
+	// ones. TaskAt reads them. Messages has those among the latest too.
+	Artifacts []Message
+	// Cut: there may be messages before the first of Messages.
+	Cut bool
 }
 
 // ConversationAt returns a conversation as it was after its event at, and up to limit of its
 // latest messages. If it has fewer events, it returns the conversation as it is.
-func (q *Messages) ConversationAt(ctx context.Context, id parley.ConversationID, at uint64, limit int, fits Fits) (m Moment, err error) {
+func (q *Messages) ConversationAt(ctx context.Context, id parley.ConversationID, at uint64, limit int, fits Fits) (Moment, error) {
+	return q.momentAt(ctx, id, at, limit, fits, false)
+}
+
+// TaskAt is ConversationAt with the newest artifacts. It asks fits for the last message, then
+// for the artifacts, the newest first, and then for the messages before the last one, so that no
+// message displaces an artifact. Artifacts that do not fit are not among the messages either.
+//
+// It reads at most 64 records of artifacts, limit of messages and 2,000 events, and the events
+// since the state was stored, about 32. Beside a moment that is not the latest one, it reads all
+// events before it.
+func (q *Messages) TaskAt(ctx context.Context, id parley.ConversationID, at uint64, limit int, fits Fits) (Moment, error) {
+	return q.momentAt(ctx, id, at, limit, fits, true)
+}
+
+func (q *Messages) momentAt(ctx context.Context, id parley.ConversationID, at uint64, limit int, fits Fits, artifacts bool) (m Moment, err error) {
 	stream := rules.ConversationStream(id)
 	err = q.view(ctx, func(v journal.View) error {
-		m = Moment{State: &conversation.State{}}
+		m = Moment{State: &conversation.State{}, Cut: true}
 		if at == Latest {
 			m.Event, _, err = rules.Conversation.Load(rules.StoredIn(v), stream, m.State)
 		} else {
@@ -43,16 +64,91 @@ func (q *Messages) ConversationAt(ctx context.Context, id parley.ConversationID,
 		if err != nil || limit == 0 {
 			return err
 		}
-		w := transcriptPage{limit: limit, fits: fits, read: func(message parley.MessageID) (Message, bool, error) {
-			m, err := readMessage(v, id.Slot(), message)
-			return m, true, err
-		}}
+		p := taskPage{view: v, slot: id.Slot(), fits: fits, read: map[parley.MessageID]*Message{}}
+		if artifacts {
+			if m.Artifacts, err = p.artifacts(m.State); err != nil {
+				return err
+			}
+		}
+		w := transcriptPage{limit: limit, fits: p.ask, read: p.message, eventsMax: scanMax}
 		err = w.walk(v, stream, m.Event+2, true) // before the place that follows the event's
-		m.Messages = w.page
+		m.Messages, m.Cut = w.page, w.next != 0
 		return err
 	})
 	slices.Reverse(m.Messages)
 	return m, err
+}
+
+// taskPage reads messages of a task, each once.
+type taskPage struct {
+	view journal.View
+	slot parley.Slot
+	fits Fits
+	// read has messages that were read and fit; nil for those that are left out.
+	read map[parley.MessageID]*Message
+}
+
+// artifacts reads the last message of a task, and then the newest artifacts as far as they fit.
+func (p *taskPage) artifacts(s *conversation.State) (found []Message, err error) {
+	if _, err := p.take(s.LastMessage()); err != nil {
+		return nil, err
+	}
+	full := false
+	for _, id := range s.NewestArtifacts() {
+		if full {
+			p.read[id] = nil
+			continue
+		}
+		fit, err := p.take(id)
+		if err != nil {
+			return nil, err
+		}
+		if full = !fit; p.read[id] != nil {
+			found = append(found, *p.read[id])
+		}
+	}
+	slices.Reverse(found)
+	return found, nil
+}
+
+// take reads a message, unless it was read, and reports whether it fits. One that was erased
+// fits, and is left out.
+func (p *taskPage) take(id parley.MessageID) (fit bool, err error) {
+	if _, known := p.read[id]; known {
+		return true, nil
+	}
+	p.read[id] = nil
+	m, err := readMessage(p.view, p.slot, id)
+	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) {
+		return true, nil
+	}
+	if err == nil {
+		fit, err = p.fits.ask(m.Record)
+	}
+	if fit && err == nil {
+		p.read[id] = &m
+	}
+	return fit, err
+}
+
+// message returns a message for a transcript.
+func (p *taskPage) message(id parley.MessageID) (m Message, shown bool, err error) {
+	if known, read := p.read[id]; read {
+		if known == nil {
+			return m, false, nil
+		}
+		return *known, true, nil
+	}
+	m, err = readMessage(p.view, p.slot, id)
+	return m, true, err
+}
+
+// ask reports whether a message of a transcript fits.
+func (p *taskPage) ask(r *record.Message) (bool, error) {
+	if p.read[r.MessageID()] != nil {
+		return true, nil
+	}
+	return p.fits.ask(r)
 }
 
 // foldUpTo folds the first at events of a conversation into a state, and returns the number

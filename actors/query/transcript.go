@@ -76,6 +76,8 @@ type transcriptPage struct {
 	// erased is how many erased messages were left out.
 	erased int
 	next   uint64
+	// eventsMax is how many events may be read, 0 for any number.
+	eventsMax, events int
 }
 
 // walk adds the messages after place from, or before it if descending. In a
@@ -113,6 +115,10 @@ func (w *transcriptPage) walk(v journal.View, s journal.Stream, from uint64, des
 		var bad error
 		scan := v.Events(s, first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 			var e conversation.Event
+			if w.events++; w.eventsMax > 0 && w.events > w.eventsMax {
+				w.next, more = seq+before+1, false
+				return false
+			}
 			if e, bad = rules.Conversation.Decode(f); bad == nil {
 				more, bad = w.add(seq+before, e)
 			}

@@ -356,14 +356,27 @@ func (b *Bridge) transfer(ctx context.Context, now time.Time, v view, messages [
 	return b.Transferred(ctx, now, theirs)
 }
 
-// moment reads a task with its latest messages, within the memory that the caller may hold.
+// moment reads a task with its newest artifacts and its latest messages, within 1 MiB and the
+// memory that the caller may hold. query.Messages.TaskAt says what that costs.
 func (b *Bridge) moment(c *rest.Call, id parley.ConversationID, at uint64) (query.Moment, error) {
-	size := rest.PageFrame
-	return b.Node.Messages.ConversationAt(c.Context(), id, at, historyMax, func(r *record.Message) (bool, error) {
-		n := 2 * content.Size(r) // a reply may be status and history
-		if size += n; size > parley.PageBytesMax && size > n+rest.PageFrame {
+	return b.Node.Messages.TaskAt(c.Context(), id, at, historyMax, fitsTask(c.Reserve))
+}
+
+// fitsTask lets messages into a task as long as its JSON takes at most 1 MiB, or has one message.
+// The first may be shown twice, as that of the status and in the history. reserve gets the memory
+// that they and the answer take.
+func fitsTask(reserve func(int) error) query.Fits {
+	size, first := rest.PageFrame, true
+	return func(r *record.Message) (bool, error) {
+		n := content.Size(r)
+		if first {
+			n *= 2
+		}
+		if !first && size+n > parley.PageBytesMax {
 			return false, nil
 		}
-		return true, c.Reserve(size)
-	})
+		first = false
+		size += n
+		return true, reserve(2 * size)
+	}
 }

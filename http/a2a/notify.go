@@ -178,8 +178,8 @@ func (b *Bridge) before(ctx context.Context, id parley.ConversationID, number ui
 // remember keeps what the notification of the next event needs. The state must not be
 // changed afterwards.
 func (b *Bridge) remember(v view, at *query.Moment, last *record.Message) {
-	f := folded{state: at.State} // a copy of its own
-	f.state.Metadata = nil
+	f := folded{state: at.State}                   // a copy of its own
+	f.state.Metadata, f.state.Artifacts = nil, nil // events show neither
 	if last != nil && v.reported(last, f.state.GetLoneMessage()) != 0 {
 		f.shown = last.MessageID()
 	}

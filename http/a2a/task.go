@@ -1,8 +1,11 @@
 package a2a
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"parley/actors/conversation"
@@ -14,9 +17,13 @@ import (
 )
 
 const (
-	// historyMax bounds the messages that a task shows, and how far back artifacts are
-	// looked for.
-	historyMax = 100
+	// historyMax bounds the messages that a task shows, and how far back artifacts are looked
+	// for that were posted before their ids were kept. artifactsMax bounds the artifacts.
+	historyMax   = 100
+	artifactsMax = 64
+	// artifactsOmitted and historyTruncated are the members of a task's metadata that say what
+	// was left out of it.
+	artifactsOmitted, historyTruncated = "artifacts_omitted", "history_truncated"
 	// parentsMax bounds the way from a task to the root of its conversations, as far as it
 	// is not known yet.
 	parentsMax = 10_000
@@ -188,12 +195,14 @@ func (v view) task(m *query.Moment, history *int) *Task {
 		ID: v.id, ContextID: v.in, Metadata: metadata(m.State.GetStatus(), ""),
 		Status: TaskStatus{State: stateOf(m.State.GetStatus(), m.State.GetAuthRequired()), Timestamp: stamp(m.State.GetUpdatedMs())},
 	}
+	omitted := 0
+	if t.Artifacts, omitted = v.artifacts(m); omitted > 0 {
+		t.note(artifactsOmitted, omitted)
+	}
 	for i := range m.Messages {
 		r := m.Messages[i].Record
 		switch v.kindOf(r, m.State.GetLoneMessage()) {
-		case isResult:
-			t.Artifacts = append(t.Artifacts, v.artifact(r))
-		case isStatus, isError:
+		case isResult, isStatus, isError:
 		case isMessage, isLone:
 			t.History = append(t.History, *v.message(r))
 		}
@@ -204,6 +213,9 @@ func (v view) task(m *query.Moment, history *int) *Task {
 			t.Status.Message = v.message(last)
 		}
 	}
+	if m.Cut && (history == nil || len(t.History) < *history) {
+		t.note(historyTruncated, true)
+	}
 	switch {
 	case history == nil:
 	case *history == 0:
@@ -212,6 +224,35 @@ func (v view) task(m *query.Moment, history *int) *Task {
 		t.History = t.History[len(t.History)-*history:]
 	}
 	return t
+}
+
+// artifacts returns the newest artifacts of a moment, oldest first: those that the state names,
+// and those among the latest messages that it does not know yet. omitted is how many others the
+// task is known to have.
+func (v view) artifacts(m *query.Moment) (out []Artifact, omitted int) {
+	all := map[parley.MessageID]*record.Message{}
+	for i := range m.Artifacts {
+		all[m.Artifacts[i].Record.MessageID()] = m.Artifacts[i].Record
+	}
+	for i := range m.Messages {
+		if r := m.Messages[i].Record; v.kindOf(r, m.State.GetLoneMessage()) == isResult {
+			all[r.MessageID()] = r
+		}
+	}
+	// The ids of a conversation's messages ascend.
+	ids := slices.SortedFunc(maps.Keys(all), func(a, b parley.MessageID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range ids[max(0, len(ids)-artifactsMax):] {
+		out = append(out, v.artifact(all[id]))
+	}
+	return out, max(int(m.State.GetArtifactCount()), len(ids)) - len(out)
+}
+
+// note sets a member of the task's metadata.
+func (t *Task) note(name string, value any) {
+	if t.Metadata == nil {
+		t.Metadata = map[string]any{}
+	}
+	t.Metadata[name] = value
 }
 
 // update renders an event of the task. It returns nil if the event is none for A2A: a

@@ -17,9 +17,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
-	"parley/actors/record"
 	"parley/client/parley"
-	"parley/http/content"
 )
 
 // taskParams are the parameters of methods about one task.
@@ -157,7 +155,7 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 		return nil, err
 	}
 	total, held := len(all), len(all)*placeBytes
-	if err := c.Reserve(held + parley.PageBytesMax); err != nil {
+	if err := c.Reserve(held + 2*parley.PageBytesMax); err != nil {
 		return nil, err
 	}
 	if in.PageToken != "" {
@@ -183,7 +181,7 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 			break
 		}
 		size += len(text)
-		if err := c.Reserve(held + 2*size + parley.PageBytesMax); err != nil { // for the tasks, the answer, and the next task
+		if err := c.Reserve(held + 2*size + 2*parley.PageBytesMax); err != nil { // for the tasks, the answer, and the next task
 			return nil, err
 		}
 		out.Tasks = append(out.Tasks, text)
@@ -201,12 +199,12 @@ func (b *Bridge) listed(c *call, in *listParams, id parley.ConversationID) (json
 	if *history == 0 && !in.IncludeArtifacts {
 		limit = 1
 	}
-	size := 0
-	m, err := b.Node.Messages.ConversationAt(c.Context(), id, query.Latest, limit, func(r *record.Message) (bool, error) {
-		first := size == 0
-		size += 2 * content.Size(r)
-		return first || size <= parley.PageBytesMax, nil
-	})
+	read := b.Node.Messages.ConversationAt
+	if in.IncludeArtifacts {
+		read = b.Node.Messages.TaskAt
+	}
+	// listTasks has reserved the memory.
+	m, err := read(c.Context(), id, query.Latest, limit, fitsTask(func(int) error { return nil }))
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +215,9 @@ func (b *Bridge) listed(c *call, in *listParams, id parley.ConversationID) (json
 	t := v.task(&m, history)
 	if !in.IncludeArtifacts {
 		t.Artifacts = nil
+		if delete(t.Metadata, artifactsOmitted); len(t.Metadata) == 0 {
+			t.Metadata = nil
+		}
 	}
 	return json.Marshal(t)
 }
