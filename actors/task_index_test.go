@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"parley/actors/conversation"
 	"parley/client/parley"
@@ -97,5 +98,48 @@ func TestTasksOfALongList(t *testing.T) {
 	}
 	if got := tasksOf(t, r, ids[0], ids[1]); len(got) != all-11 {
 		t.Errorf("%d conversations with the other", len(got))
+	}
+}
+
+// TestNewestTasks: the newest conversations of an agent with another one are found, whether rows
+// name them or not, within a number of conversations and since an instant.
+func TestNewestTasks(t *testing.T) {
+	clock := newManualClock(noon)
+	r := newTestNode(t, withClock(clock.now), withTuning(func(n *Node) { n.queries.Limits().TaskedStep = 4 }))
+	owner, ids := r.agents("acme", 3)
+	var sent []parley.ConversationID // with ids[1], oldest first
+	send := func(to parley.AgentID) {
+		clock.advance(time.Minute)
+		p := must(r.send(direct(owner, ids[0], to, "hello", "")))(t)
+		if to == ids[1] {
+			sent = append(sent, p.Message.Conversation())
+		}
+	}
+	newest := func(limit int, since time.Time) (found []parley.ConversationID, read int) {
+		read, err := r.node.Messages.NewestTasks(t.Context(), ids[0], ids[1], since, limit, func(s *conversation.State) error {
+			found = append(found, s.ConversationID())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found, read
+	}
+	for n := range 40 {
+		send(ids[1+n%2])
+		if n == 20 {
+			tasksOf(t, r, ids[0], ids[1]) // which writes rows
+		}
+		for _, limit := range []int{1, 7, 1000} {
+			found, read := newest(limit, time.Time{})
+			want := slices.Clone(sent)
+			slices.Reverse(want)
+			if read > limit || len(found) > len(want) || !slices.Equal(found, want[:len(found)]) || limit == 1000 && len(found) != len(want) {
+				t.Fatalf("after %d messages, %d of %d are found within %d; read %d", n+1, len(found), len(want), limit, read)
+			}
+		}
+	}
+	if found, _ := newest(1000, sent[15].Time()); len(found) != 5 {
+		t.Errorf("%d of 5 are found since the fifth last", len(found))
 	}
 }

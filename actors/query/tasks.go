@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -281,7 +282,75 @@ func (q *Messages) EachTask(ctx context.Context, from, with parley.AgentID, fn f
 	return err
 }
 
-// taskWalk is one call of EachTask.
+// NewestTasks calls fn with conversations that an agent has begun with another one, about the
+// newest first, until fn fails, or they are older than an instant. It reads at most limit
+// conversations, and returns how many it has read: others of the agent's may be among them, as
+// far as no list of its tasks has been asked for. States are valid during the call only.
+func (q *Messages) NewestTasks(ctx context.Context, from, with parley.AgentID, since time.Time, limit int, fn func(*conversation.State) error) (read int, err error) {
+	w := taskWalk{from: from, with: with, fn: fn}
+	err = q.view(ctx, func(v journal.View) error {
+		w.view = v
+		upTo, err := PlaceUpTo(v, journal.TaskedTable, from)
+		if err != nil {
+			return err
+		}
+		ids, err := w.newest(upTo, limit)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			read++
+			s, err := w.begun(id)
+			switch {
+			case err != nil:
+				return err
+			case s == nil:
+				continue
+			case id.Time().Before(since):
+				return nil
+			}
+			if other, _ := s.Other(from); other != with {
+				continue
+			}
+			if err := fn(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return read, err
+}
+
+// newest returns up to limit ids: of the agent's list beyond a position, and then of
+// journal.TaskTable, newest first.
+func (w *taskWalk) newest(upTo uint64, limit int) (ids []parley.ConversationID, err error) {
+	known := map[parley.ConversationID]bool{}
+	add := func(id parley.ConversationID) (more bool) {
+		if !known[id] {
+			known[id] = true
+			ids = append(ids, id)
+		}
+		return len(ids) < limit
+	}
+	more := limit > 0
+	if more {
+		err = w.view.Rows(w.from.Slot(), journal.ConversationTable, w.from[:], nil, true, func(key, value []byte) bool {
+			if binary.BigEndian.Uint64(key[len(w.from):]) <= upTo {
+				return false
+			}
+			more = add(parley.IDFromBytes[parley.ConversationID](value))
+			return more
+		})
+	}
+	if prefix := taskKey(w.from, w.with); more && err == nil {
+		err = w.view.Rows(w.from.Slot(), journal.TaskTable, prefix, nil, true, func(key, _ []byte) bool {
+			return add(parley.IDFromBytes[parley.ConversationID](key[len(prefix):]))
+		})
+	}
+	return ids, err
+}
+
+// taskWalk is one call of EachTask or NewestTasks.
 type taskWalk struct {
 	view       journal.View
 	from, with parley.AgentID

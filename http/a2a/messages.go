@@ -211,8 +211,13 @@ func (b *Bridge) begin(c *call, in *sendParams, m *outgoing) (sent, error) {
 	if out.before, err = b.Node.Messages.ConversationAt(c.Context(), id, 0, 0, nil); err != nil {
 		return sent{}, err
 	}
-	out.view, err = b.viewOf(c.Context(), out.before.State)
-	return out, err
+	if out.view, err = b.viewOf(c.Context(), out.before.State); err != nil || send.ParentConversationID == nil {
+		return out, err
+	}
+	if out.view.waiting, err = b.waiting(c, out.posted.Message.Sender(), *send.ParentConversationID); err != nil {
+		b.Logger.Warn("a new task cannot name those that wait for input", "request_id", c.RequestID(), "error", err)
+	}
+	return out, nil
 }
 
 // within returns the conversation that a context id names, which has to be the root of

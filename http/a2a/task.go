@@ -116,12 +116,14 @@ type view struct {
 	bridge    *Bridge
 	id, in    string // of the task and its context
 	responder parley.AgentID
+	// waiting are the tasks of its context that a new task names.
+	waiting []string
 }
 
 func (b *Bridge) viewOf(ctx context.Context, s *conversation.State) (view, error) {
 	root, err := b.contextOf(ctx, s.InitiatorOrg(), s)
 	responder, _ := s.Other(s.Initiator())
-	return view{b, s.ConversationID().String(), root.String(), responder}, err
+	return view{bridge: b, id: s.ConversationID().String(), in: root.String(), responder: responder}, err
 }
 
 // kind is what a message of the responder means for a task, by its type, or because it is its
@@ -194,6 +196,9 @@ func (v view) task(m *query.Moment, history *int) *Task {
 	t := &Task{
 		ID: v.id, ContextID: v.in, Metadata: metadata(m.State.GetStatus(), ""),
 		Status: TaskStatus{State: stateOf(m.State.GetStatus(), m.State.GetAuthRequired()), Timestamp: stamp(m.State.GetUpdatedMs())},
+	}
+	if len(v.waiting) > 0 {
+		t.note(inputRequiredTasks, v.waiting)
 	}
 	omitted := 0
 	if t.Artifacts, omitted = v.artifacts(m); omitted > 0 {

@@ -1,11 +1,15 @@
 package a2a
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
+	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 
@@ -87,4 +91,52 @@ func rests(c *call, f *follower, late, look <-chan time.Time, cutOff func() bool
 			return false
 		}
 	}
+}
+
+const (
+	// waitingMax bounds the tasks that a new task names because they wait for input, and
+	// waitingReads the conversations among which they are looked for.
+	waitingMax, waitingReads = 10, 1000
+	// clockSpare is by how much the clocks that date conversations may differ.
+	clockSpare = 2 * time.Hour
+	// inputRequiredTasks is the member of a task's metadata that names them.
+	inputRequiredTasks = "input_required_tasks"
+)
+
+// waiting returns the ids of tasks of a context that wait for input, the latest change first: those
+// of the caller with the addressed agent. A client that answers with a context alone begins a task,
+// and learns which one it may have meant.
+//
+// They are looked for among the conversations of the sender, and then of the caller's other agents,
+// as old as the context or younger. That reads at most 1,000 states, about 10 ms.
+func (b *Bridge) waiting(c *call, sender parley.AgentID, context parley.ConversationID) ([]string, error) {
+	var found []taskPlace
+	left, since := waitingReads, context.Time().Add(-clockSpare)
+	look := func(from parley.AgentID) error {
+		read, err := b.Node.Messages.NewestTasks(c.Context(), from, c.to.AgentID(), since, left, func(s *conversation.State) error {
+			if !interrupted(s.GetStatus()) || !b.seen(c, s) {
+				return nil
+			}
+			root, err := b.contextOf(c.Context(), c.Caller.Org, s)
+			if err == nil && root == context {
+				found = append(found, placeOf(s))
+			}
+			return err
+		})
+		left -= max(read, 1)
+		return err
+	}
+	bad := look(sender)
+	err := b.Node.Agents.Each(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		if a.AgentID() != sender && bad == nil && left > 0 {
+			bad = look(a.AgentID())
+		}
+		return bad == nil && left > 0
+	})
+	slices.SortFunc(found, compareTasks)
+	ids := make([]string, 0, waitingMax)
+	for _, at := range found[:min(len(found), waitingMax)] {
+		ids = append(ids, at.id.String())
+	}
+	return ids, cmp.Or(bad, err)
 }
