@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,11 @@ func TestExtendedCard(t *testing.T) {
 	extension, _ := card["acme"].(map[string]any)
 	if human, there := extension["human_oversight"]; extension["handle"] != "bob@acme.parley.example" || !there || human != false {
 		t.Errorf("the extension is %v", extension)
+	}
+	// Readers that know the schema of A2A alone find it in the params, without what is empty.
+	params := card["capabilities"].(map[string]any)["extensions"].([]any)[0].(map[string]any)["params"]
+	if want := pruned(extension); !reflect.DeepEqual(params, want) {
+		t.Errorf("the params are %v, the extension %v", params, want)
 	}
 	if verify(t, card, testKey('c')) {
 		t.Error("the signature covers the extension")
