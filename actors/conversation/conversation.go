@@ -342,7 +342,7 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 	}
 	posted := &Posted{
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
-		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(), Meaning: s.meaning(c),
+		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(), Meaning: meaningOf(s, c),
 	}
 	if posted.Meaning == Meaning_lone_message {
 		c.Outcome = Completed

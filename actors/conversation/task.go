@@ -17,17 +17,17 @@ const authReason = "auth_required"
 // idBytes is the length of a message's id.
 const idBytes = len(parley.MessageID{})
 
-// meaning returns what a reply means for the task that the conversation is. Conversations
+// meaningOf returns what a reply means for the task that the conversation is. Conversations
 // that were not begun over A2A are shown as tasks too, and have artifacts.
-func (s *State) meaning(c Reply) Meaning {
+func meaningOf(s *State, c Reply) Meaning {
 	role := s.Role(c.From)
 	switch {
 	case s.ofGroup():
-	case role == Responder && c.Lone && s.awaitsFirstReply():
+	case role == Responder && c.Lone && awaitsFirstReply(s):
 		return Meaning_lone_message
 	case role == Responder && c.Outcome == Completed:
 		return Meaning_artifact
-	case role != Responder && s.awaitsFirstReply():
+	case role != Responder && awaitsFirstReply(s):
 		return Meaning_unanswered
 	}
 	return Meaning_no_meaning
@@ -35,7 +35,7 @@ func (s *State) meaning(c Reply) Meaning {
 
 // awaitsFirstReply reports whether the responder of a task has posted nothing. A state that was
 // stored before these were counted says no once there is a second message.
-func (s *State) awaitsFirstReply() bool {
+func awaitsFirstReply(s *State) bool {
 	return s.GetTask() && s.GetMessages() == 1+s.GetUnanswered()
 }
 

@@ -75,7 +75,7 @@ func (b *Bridge) sendMessage(c *call) (any, error) {
 			return nil, afterStored(err)
 		}
 		if lone != nil && c.Reserve(rest.PageFrame+3*content.Size(lone.Record)) == nil {
-			return b.loneAnswer(c, s, lone)
+			return s.loneAnswer(c, lone)
 		}
 	}
 	t, err := b.taskAfter(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
@@ -83,9 +83,9 @@ func (b *Bridge) sendMessage(c *call) (any, error) {
 }
 
 // loneAnswer answers with the message that the agent has answered instead of a task.
-func (b *Bridge) loneAnswer(c *call, s sent, lone *query.Message) (any, error) {
+func (s *sent) loneAnswer(c *call, lone *query.Message) (any, error) {
 	if !c.Gone() {
-		if err := b.transfer(c.Context(), c.Now(), s.view, []query.Message{*lone}); err != nil {
+		if err := s.view.bridge.transfer(c.Context(), c.Now(), s.view, []query.Message{*lone}); err != nil {
 			return nil, afterStored(err)
 		}
 	}

@@ -119,8 +119,8 @@ type foldKey struct {
 // folded is a task as it was after an event, without texts.
 type folded struct {
 	state *conversation.State
-	// shown is the last message if the next event may show it.
-	shown parley.MessageID
+	// last is the last message if the next event may show it.
+	last parley.MessageID
 }
 
 // foldsMax is how many of them are remembered, so that the notification of an event need not
@@ -165,8 +165,8 @@ func (b *Bridge) before(ctx context.Context, id parley.ConversationID, number ui
 		}
 		return at, last, err
 	}
-	if !f.shown.Zero() {
-		m, err := b.Node.Messages.GetRecord(ctx, f.shown.Slot(), f.shown)
+	if !f.last.Zero() {
+		m, err := b.Node.Messages.GetRecord(ctx, f.last.Slot(), f.last)
 		if err != nil {
 			return at, nil, err
 		}
@@ -181,7 +181,7 @@ func (b *Bridge) remember(v view, at *query.Moment, last *record.Message) {
 	f := folded{state: at.State}                   // a copy of its own
 	f.state.Metadata, f.state.Artifacts = nil, nil // events show neither
 	if last != nil && v.reported(last, f.state.GetLoneMessage()) != 0 {
-		f.shown = last.MessageID()
+		f.last = last.MessageID()
 	}
 	b.folds.Set(foldKey{f.state.ConversationID(), at.Event}, f)
 }
