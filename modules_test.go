@@ -49,7 +49,7 @@ var locks = []lock{
 // testModules may be imported by tests anywhere and by product code nowhere.
 var testModules = []string{
 	"pgregory.net/rapid", "github.com/cockroachdb/datadriven", "github.com/google/go-cmp",
-	"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
+	"go.uber.org/goleak", "go.yaml.in/yaml/v3", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
 	"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", // the black box alone
 	"go.opentelemetry.io/proto/otlp",
 }

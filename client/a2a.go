@@ -183,9 +183,8 @@ type a2aAnswer struct {
 	Error  *struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
-		Data    []struct {
-			Reason string `json:"reason"`
-		} `json:"data"`
+		// Data is an array in A2A 1.0; other servers may send something else.
+		Data json.RawMessage `json:"data"`
 	} `json:"error"`
 }
 
@@ -196,8 +195,11 @@ func (a *a2aAnswer) read(text []byte, out any) error {
 	}
 	if a.Error != nil {
 		e := &A2AError{Code: a.Error.Code, Message: a.Error.Message}
-		if len(a.Error.Data) > 0 {
-			e.Reason = a.Error.Data[0].Reason
+		var details []struct {
+			Reason string `json:"reason"`
+		}
+		if json.Unmarshal(a.Error.Data, &details) == nil && len(details) > 0 {
+			e.Reason = details[0].Reason
 		}
 		return e
 	}
