@@ -46,7 +46,7 @@ LEFT_OUT = printf '\n!! NOT CHECKED: %s\n\n' "$$why" >&2; [ "$(CI)" != true ]
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # The bench is a module of its own: nothing it needs is in the product's go.mod.
 .PHONY: build
@@ -142,6 +142,15 @@ judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oaut
 .PHONY: judged
 judged:
 	$(call RUN,CI=$(CI),standard-verbose,$(JUDGES),-v -count=1 -timeout 14m)
+
+# The kit is not part of this repository. It needs Debian's python3-httpx, python3-pytest,
+# python3-pytest-asyncio, python3-grpcio and python3-jsonschema; PYTHON may name another Python.
+TCK ?=
+.PHONY: conformance-a2a
+conformance-a2a: ## Run A2A's Technology Compatibility Kit, a checkout of a2a-tck (branch 1.0-dev) in the directory TCK, and write docs/a2a-conformance.md
+	@$(SAY) "a2a-tck in $(TCK)"
+	@[ -n "$(TCK)" ] || { echo "name the directory: make conformance-a2a TCK=DIR" >&2; exit 1; }
+	$(GO) test $(JUDGES) -run '^TestTCK$$' -count=1 -v -timeout 20m -tck "$(abspath $(TCK))" -update
 
 # The checkers are short-lived: collecting garbage less often saves them a third of
 # their processor time.

@@ -33,7 +33,7 @@ What the conformance suites of the A2A project say about the [A2A bridge](a2a.md
 
 const actsIntroduction = `The scenarios of the [A2A Conformance Test Specification](https://github.com/a2aproject/A2A/pull/1882), unchanged, in ` + "`cmd/parley/judges/acts`" + `. ` + "`go test ./cmd/parley/judges -run TestACTS`" + ` runs them and compares the result with this section; ` + "`-update`" + ` writes it.`
 
-const tckIntroduction = `The requirements of the [Technology Compatibility Kit](https://github.com/a2aproject/a2a-tck), branch ` + "`1.0-dev`" + `, which is not part of this repository. ` + "`make conformance-a2a TCK=DIR`" + ` runs the copy in DIR and writes this section.`
+const tckIntroduction = `The requirements of the [Technology Compatibility Kit](https://github.com/a2aproject/a2a-tck), branch ` + "`1.0-dev`" + `, which is not part of this repository. ` + "`make conformance-a2a TCK=DIR`" + ` runs the copy in DIR and writes this section. It runs it as it stands, then with an id for each message, then also with the names of parameters in camel case; what passes only so contradicts A2A.`
 
 // pageSections are the sections of the page, in order.
 var pageSections = []string{"ACTS", "a2a-tck"}
@@ -113,11 +113,11 @@ func renderSection(name, introduction string, findings []finding) string {
 		)
 	})
 	if len(rows) > 0 {
-		out.WriteString("\n| Check | Level | Result | Why |\n|---|---|---|---|\n")
+		out.WriteString("\n| Check | What | Level | Result | Why |\n|---|---|---|---|---|\n")
 	}
 	for _, f := range rows {
 		why := changing.ReplaceAllString(strings.Join(strings.Fields(f.why), " "), "…")
-		fmt.Fprintf(&out, "| %s: %s | %s | %s | %s |\n", f.id, f.name, f.level, f.verdict, strings.ReplaceAll(why, "|", "\\|"))
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", f.id, f.name, f.level, f.verdict, strings.ReplaceAll(why, "|", "\\|"))
 	}
 	return out.String()
 }

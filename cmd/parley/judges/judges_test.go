@@ -121,10 +121,10 @@ func nodeFor(t *testing.T, wait time.Duration, environment []string, stdin strin
 	return string(out)
 }
 
-// serve starts a server as serveBinary does and returns its address.
-func serve(t *testing.T) string {
+// serve starts a server with these flags as serveBinary does and returns its address.
+func serve(t *testing.T, flags ...string) string {
 	t.Helper()
-	url, _ := serveBinary(t)
+	url, _ := serveBinary(t, flags...)
 	return url
 }
 

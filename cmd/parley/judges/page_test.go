@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-var updateTree = flag.Bool("update", false, "rewrite page-tree.txt, the expected accessibility tree of the pages")
+var updateTree = flag.Bool("update", false, "rewrite page-tree.txt, the expected accessibility tree of the pages, and docs/a2a-conformance.md")
 
 // pageWait bounds the visit of all pages, which takes half a minute on an idle machine.
 const pageWait = 4 * time.Minute
