@@ -62,7 +62,7 @@ func writePage(t *testing.T, section, introduction string, findings []finding) {
 	}
 	switch {
 	case *updateTree:
-		if err := os.WriteFile(a2aPage, page.Bytes(), 0o644); err != nil { //nolint:gosec // a page for everyone
+		if err := os.WriteFile(a2aPage, page.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	case page.String() != string(stored):

@@ -54,8 +54,8 @@ func holds(path string, want, got any, present bool) error {
 }
 
 func join(path, name string) string {
-	if path == "" {
-		return name
+	if path == "" || strings.HasSuffix(path, ": ") {
+		return path + name
 	}
 	return path + "." + name
 }

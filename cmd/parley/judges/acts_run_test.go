@@ -38,7 +38,7 @@ type actsRunner struct {
 // actsRun is one run of a scenario.
 type actsRun struct {
 	*actsRunner
-	ctx       context.Context //nolint:containedctx // of one scenario
+	ctx       context.Context
 	test      *actsTest
 	variables map[string]string
 	answers   map[string]*actsAnswer
@@ -115,6 +115,9 @@ func (r *actsRun) step(step *actsStep) error {
 		}
 		r.answers[step.ID] = answer
 		if err := r.check(step, answer); err != nil {
+			if step.Raw != nil && answer.err != nil {
+				return fmt.Errorf("%w; the answer is the error %v: %v", err, answer.err["code"], answer.err["message"])
+			}
 			return err
 		}
 		if step.Repeat != nil {
@@ -396,7 +399,7 @@ func coded(want any) any {
 
 func checkStream(want *actsStream, answer *actsAnswer) error {
 	if answer.events == nil {
-		return fmt.Errorf("the answer is no stream: %s", shown(answer.root, true))
+		return errors.New("the answer is no stream")
 	}
 	if len(answer.events) < max(want.MinCount, 1) {
 		return fmt.Errorf("the stream has %d events, want %d", len(answer.events), want.MinCount)

@@ -24,9 +24,10 @@ type contradiction struct {
 }
 
 const (
-	requiredMember = "A2A 1.0 section 5.7: “Fields marked with `[(google.api.field_behavior) = REQUIRED]` indicate that the field **MUST** be present and set in valid messages.” `message_id` of `Message` is marked so"
-	partContent    = "A2A 1.0 appendix A.2.1, on file parts: “**Current:** `{ \"raw\": \"...\", \"filename\": \"...\", \"mediaType\": \"...\" }` (or `url` instead of `raw`)”; `Part` has neither `file` nor `fileUrl`"
-	arrayOfDetails = "A2A 1.0 section 9.5: “Error Details: Mapped to `error.data` (array of objects, each containing a `@type` key, using ProtoJSON `Any` representation)”"
+	requiredMember   = "A2A 1.0 section 5.7: “Fields marked with `[(google.api.field_behavior) = REQUIRED]` indicate that the field **MUST** be present and set in valid messages.” `message_id` of `Message` is marked so"
+	partContent      = "A2A 1.0 appendix A.2.1, on file parts: “**Current:** `{ \"raw\": \"...\", \"filename\": \"...\", \"mediaType\": \"...\" }` (or `url` instead of `raw`)”; `Part` has neither `file` nor `fileUrl`"
+	contextOfMessage = "A2A 1.0 section 3.4.1: “If an agent generates a new `contextId`, it **MUST** be included in the response (either `Task` or `Message`)”"
+	arrayOfDetails   = "A2A 1.0 section 9.5: “Error Details: Mapped to `error.data` (array of objects, each containing a `@type` key, using ProtoJSON `Any` representation)”"
 )
 
 // withoutID is a contradiction of raw steps that send no messageId.
@@ -43,6 +44,7 @@ var contradictions = map[string]contradiction{
 	"JSONRPC-SSE-001": withoutID,
 	"DM-ART-003":      {partContent, partMember("file", "raw"), "With `raw` it passes."},
 	"DM-ART-004":      {partContent, partMember("fileUrl", "url"), "With `url` it passes."},
+	"DM-FMT-003":      {contextOfMessage, withContextID, "With the `contextId` it passes."},
 	"CORE-ERR-007":    {arrayOfDetails, dataArray, "With an array it passes."},
 }
 
@@ -73,13 +75,20 @@ func partMember(from, to string) func(*actsTest) {
 	}
 }
 
+// withContextID has a message be in a context, which is not the empty one.
+func withContextID(test *actsTest) {
+	for _, found := range at(test.Steps[0].Expect, "body.message") {
+		found.(map[string]any)["contextId"] = map[string]any{"matches": "."}
+	}
+}
+
 func dataArray(test *actsTest) {
 	test.Steps[0].ExpectError["data"] = map[string]any{"type": "array", "count_gte": 1.0}
 }
 
 // knownGaps say why the server does not do what a SHOULD or a MAY asks for.
 var knownGaps = map[string]string{
-	"STREAM-MSG-001": "A stream begins with the task, which is there before the agent has answered; the message is that of its last status. A2A 1.0 section 3.1.2 lets the agent choose.",
+	"STREAM-MSG-001": "A stream begins with the task, which is there before the agent has answered; the message is that of its last status. A2A 1.0 section 3.1.2: “The agent MAY return a `Task` for complex processing with status/artifact updates or MAY return a `Message` for direct streaming responses without task overhead.”",
 }
 
 // TestACTS runs the conformance scenarios of the A2A project against the binary.

@@ -188,7 +188,7 @@ func (r *responder) answer(ctx context.Context, m api.Message) error {
 // request is a message to answer.
 type request struct {
 	r    *responder
-	ctx  context.Context //nolint:containedctx // of one answer
+	ctx  context.Context
 	to   api.Message
 	text string
 }
