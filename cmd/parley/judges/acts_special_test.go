@@ -82,7 +82,7 @@ func (r *actsRun) twoStreams(closing bool) error {
 	ctx, cancel := context.WithTimeout(r.ctx, stepWait)
 	defer cancel()
 	first, err := r.stream(ctx, "SendStreamingMessage", map[string]any{"message": map[string]any{
-		"messageId": "two-streams-" + r.test.ID, "role": "ROLE_USER", "parts": []any{map[string]any{"text": "tck-stream-basic two streams"}},
+		"messageId": "two-streams-" + r.test.ID, "role": "ROLE_USER", "parts": []any{map[string]any{"text": "tck-long-running two streams"}},
 	}})
 	if err != nil {
 		return err

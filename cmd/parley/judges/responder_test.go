@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// longTask is how long a task takes that is said to be long: others look at it
+	// longTask is how long a task takes that is said to be long: scenarios look at it
 	// meanwhile.
-	longTask = 1500 * time.Millisecond
-	// streamPause lets a second stream begin while a task goes on.
+	longTask = 3 * time.Second
+	// streamPause is between the events of a stream.
 	streamPause = 300 * time.Millisecond
 	callsWait   = 30 * time.Second
 )
