@@ -138,8 +138,9 @@ type A2ARequest struct {
 	// organization's first active agent that is not the addressed one.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 	// Version is the version of A2A that the client speaks; the default is 1.0.
-	Version      string `json:"-" header:"A2A-Version"`
-	VersionQuery string `json:"-" query:"A2A-Version"`
+	Version string `json:"-" header:"A2A-Version"`
+	// VersionQuery is for clients that cannot set headers. The header wins.
+	VersionQuery string `json:"-" query:"A2A-Version" goName:"A2AVersionQuery"`
 	// Timeout is how long a request that sends a message waits for the reply, in seconds: at
 	// most 300, by default 60.
 	Timeout string `json:"-" header:"X-A2A-Timeout"`
@@ -148,8 +149,68 @@ type A2ARequest struct {
 
 	JSONRPC string `json:"jsonrpc" required:"true" enum:"2.0"`
 	// ID is a string or a whole number, and comes back in the answer.
-	ID string `json:"id" required:"true"`
+	ID string `json:"id" required:"true" types:"string,integer,null"`
 	// Method is a method of A2A 1.0.
 	Method string `json:"method" required:"true" example:"SendMessage"`
+	// Params are the parameters of the method, as A2A 1.0 defines them.
 	Params Object `json:"params,omitzero"`
+}
+
+// A2AResponse is a JSON-RPC response of the A2A bridge. It has either a result or an error.
+type A2AResponse struct {
+	JSONRPC string `json:"jsonrpc" enum:"2.0"`
+	// ID is that of the request, and null if the request could not be read.
+	ID any `json:"id" types:"string,integer,null"`
+	// Result is what the method returns, as A2A 1.0 defines it.
+	Result Object `json:"result,omitempty" null:"never"`
+	// Error is present instead of the result if the method failed.
+	Error *A2AError `json:"error,omitempty"`
+}
+
+// A2ARefusal is the body of a request to the A2A bridge that is refused with an HTTP status:
+// a JSON-RPC error, with the members that errors of other routes have.
+type A2ARefusal struct {
+	JSONRPC string `json:"jsonrpc" enum:"2.0"`
+	// ID is null, because the request was not read.
+	ID    any      `json:"id" types:"null"`
+	Error A2AError `json:"error"`
+	// Detail is one sentence for people, the same as the message of the error.
+	Detail string `json:"detail"`
+	// Code is a stable snake_case word, such as not_found.
+	Code string `json:"code"`
+	// RequestID is the value of the response's X-Request-ID header.
+	RequestID string `json:"request_id"`
+}
+
+// A2AError is an error of JSON-RPC.
+type A2AError struct {
+	// Code is a number that JSON-RPC or A2A defines, or -32000 for a refusal of the service.
+	Code int `json:"code"`
+	// Message is one sentence for people.
+	Message string `json:"message"`
+	// Data has an ErrorInfo, whose reason says what failed, and for wrong parameters a
+	// BadRequest.
+	Data []A2AErrorDetail `json:"data,omitempty"`
+}
+
+// A2AErrorDetail is an ErrorInfo or a BadRequest of google.rpc.
+type A2AErrorDetail struct {
+	// Type names which of the two it is.
+	Type string `json:"@type" enum:"type.googleapis.com/google.rpc.ErrorInfo,type.googleapis.com/google.rpc.BadRequest"`
+	// Reason is a constant of A2A, such as TASK_NOT_FOUND, or the service's code in capitals.
+	Reason string `json:"reason,omitempty"`
+	// Domain is that of the reasons: a2a-protocol.org.
+	Domain string `json:"domain,omitempty"`
+	// Metadata has further values of the error.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// FieldViolations has one entry for each wrong parameter.
+	FieldViolations []A2AFieldViolation `json:"fieldViolations,omitempty"`
+}
+
+// A2AFieldViolation says what is wrong with one parameter.
+type A2AFieldViolation struct {
+	// Field is the path of the parameter, joined by dots.
+	Field string `json:"field"`
+	// Description says in one sentence what is wrong.
+	Description string `json:"description"`
 }

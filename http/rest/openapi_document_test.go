@@ -89,13 +89,13 @@ func openAPI(routes []Route, operations map[string]operation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &schemas{comments: texts, operations: operations}
+	b := &schemas{comments: texts, operations: operations, shared: map[string]bool{}}
 	for i := range routes {
 		if out := routes[i].out; out != nil && out != reflect.TypeFor[Rendered]() && out != reflect.TypeFor[NoContent]() {
 			b.output(out)
 		}
 	}
-	responses := b.sharedResponses()
+	responses := b.sharedResponses(routes)
 	var paths []string
 	byPath := map[string]object{}
 	for i := range routes {

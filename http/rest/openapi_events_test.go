@@ -22,39 +22,49 @@ var streamEvents = []struct {
 	{api.EventGap, "Sent first when the stream cannot resume after Last-Event-ID: it goes on with everything not carried yet.", reflect.TypeFor[api.GapEvent]()},
 }
 
-// eventStream describes the events of a stream, each by its fields on the wire.
+// eventMedia is the media type of server-sent events.
+const eventMedia = "text/event-stream"
+
+// streamed describes the content of a stream. ogen writes a client that does not compile for
+// a stream with refusals of its own, unless it is told to return the response as it is.
+func streamed(schema object) object {
+	return object{{"schema", schema}, {"x-ogen-raw-response", true}}
+}
+
+// eventStream describes the events of a stream, each by its fields on the wire. Each kind has
+// a schema with a name, because a discriminator needs one.
 func (b *schemas) eventStream(r *Route) object {
 	if r.in == reflect.TypeFor[api.SearchStream]() {
 		return b.searchEvents()
 	}
 	return b.ref(reflect.TypeFor[agentStreamEvent](), false, func() object {
 		var events []object
+		kinds := object{}
 		for _, e := range streamEvents {
 			data := object{{"type", "string"}, {"contentMediaType", JSONMedia}, {"contentSchema", b.output(e.data)}}
-			properties := object{{"event", object{{"const", e.name}}}, {"data", data}}
+			properties := object{{"event", object{{"type", "string"}, {"const", e.name}}}, {"data", data}}
 			required := []string{"event", "data"}
 			if e.name == api.EventMessage {
 				properties = properties.with("id", object{{"type", "string"}, {"format", "uuid"}, {"description", "The message's id, for Last-Event-ID."}})
 				required = append(required, "id")
 			}
-			events = append(events, object{{"type", "object"}, {"title", e.name}, {"description", e.text}, {"properties", properties}, {"required", required}})
+			ref := b.refNamed("AgentStream"+camel(e.name), object{{"type", "object"}, {"title", e.name}, {"description", e.text}, {"properties", properties}, {"required", required}})
+			events, kinds = append(events, ref), kinds.with(e.name, ref[0].value)
 		}
-		return object{{"description", "One event of the stream."}, {"oneOf", events}}
+		return object{{"description", "One event of the stream."}, {"oneOf", events}, {"discriminator", object{{"propertyName", "event"}, {"mapping", kinds}}}}
 	})
 }
 
-// searchEvents describes the events of a search stream, which have no names.
+// searchEvents describes the events of a search stream. They have no names, so that the last
+// one differs by its data alone.
 func (b *schemas) searchEvents() object {
 	return b.ref(reflect.TypeFor[searchStreamEvent](), false, func() object {
-		event := func(title, text string, data object) object {
-			return object{
-				{"type", "object"}, {"title", title}, {"description", text}, {"properties", object{{"data", data}}}, {"required", []string{"data"}},
-			}
+		phase := object{{"contentMediaType", JSONMedia}, {"contentSchema", b.output(reflect.TypeFor[api.SearchPhase]())}}
+		data := object{
+			{"type", "string"}, {"description", "What a phase of the search has found, as JSON. The last event has " + api.StreamDone + " instead."},
+			{"if", object{{"const", api.StreamDone}}}, {"else", phase},
 		}
-		phase := object{{"type", "string"}, {"contentMediaType", JSONMedia}, {"contentSchema", b.output(reflect.TypeFor[api.SearchPhase]())}}
-		return object{{"description", "One event of the stream."}, {"oneOf", []object{
-			event("phase", "What a phase of the search has found.", phase), event("end", "Sent last.", object{{"const", api.StreamDone}}),
-		}}}
+		return object{{"type", "object"}, {"description", "One event of the stream."}, {"properties", object{{"data", data}}}, {"required", []string{"data"}}}
 	})
 }
 

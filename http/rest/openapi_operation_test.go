@@ -49,6 +49,9 @@ func (b *schemas) operation(r *Route) object {
 
 func (b *schemas) parameter(owner reflect.Type, in string, f *field) object {
 	p := object{{"name", f.name}, {"in", in}, {"required", in == "path" || f.shape.required}}
+	if name := owner.FieldByIndex(f.index).Tag.Get("goName"); name != "" {
+		p = p.with("x-go-name", name) // generators of Go drop where a parameter is: two would have one name
+	}
 	if text := b.describe(owner, f); text != "" {
 		p = p.with("description", text)
 	}
@@ -136,14 +139,18 @@ var sharedNames = map[int]string{
 }
 
 // sharedResponses returns the responses that routes refer to.
-func (b *schemas) sharedResponses() object {
+func (b *schemas) sharedResponses(routes []Route) object {
 	b.output(reflect.TypeFor[api.Invalid]())
 	shared := object{}
 	for _, s := range statusCodes {
 		if name := sharedNames[s.status]; name != "" {
 			codes := slices.DeleteFunc(slices.Clone(s.codes), func(code string) bool { return code == "invalid_client" })
 			shared = shared.with(name, b.refused(refusal{s.status, codes}))
+			shared = shared.with(rpcPrefix+name, b.refusedByRPC(refusal{s.status, codes}))
 		}
+	}
+	for _, often := range b.often(routes) {
+		shared = shared.with(often.name(), b.refused(often))
 	}
 	return shared.with("Error", response("Any other error.", headers(RateHeaders[:]...), JSONMedia, b.output(reflect.TypeFor[api.Error]())))
 }
@@ -173,6 +180,9 @@ func (b *schemas) responses(r *Route) object {
 	if content := b.content(r); content != nil {
 		success = success.with("content", content)
 	}
+	if r.OwnRefusals() {
+		success = b.successOfRPC(success)
+	}
 	byStatus := map[int]object{r.Status: success}
 	if repeatable(r) {
 		byStatus[fasthttp.StatusOK] = b.replayed(r, success)
@@ -184,7 +194,9 @@ func (b *schemas) responses(r *Route) object {
 		byStatus[fasthttp.StatusNotModified] = object{{"description", "The document is that of If-None-Match or If-Modified-Since."}, {"headers", headers(own...)}}
 	}
 	for _, refusal := range refusalsOf(r, op) {
-		byStatus[refusal.status] = b.refusalOn(r, refusal)
+		if !r.OwnRefusals() || sharedNames[refusal.status] != "" {
+			byStatus[refusal.status] = b.refusalOn(r, refusal)
+		}
 	}
 	for status, body := range op.Bodies {
 		byStatus[status] = response(fasthttp.StatusMessage(status), headers(headersOf(status)...), JSONMedia, b.output(body))
@@ -224,8 +236,8 @@ func (b *schemas) replayed(r *Route, success object) object {
 // content describes the body of a successful answer, nil if it has none.
 func (b *schemas) content(r *Route) object {
 	switch {
-	case r.Streams && r.media == "text/event-stream":
-		return object{{r.media, object{{"schema", b.eventStream(r)}}}}
+	case r.Streams && r.media == eventMedia:
+		return object{{r.media, streamed(b.eventStream(r))}}
 	case r.media != "" && r.out == nil:
 		return object{{mediaType([]byte(r.media)), object{}}}
 	case r.Status == fasthttp.StatusNoContent || r.out == reflect.TypeFor[NoContent]():
@@ -242,7 +254,13 @@ func (b *schemas) refusalOn(r *Route, refused refusal) object {
 	if r.Access == Basic && (refused.status == fasthttp.StatusBadRequest || refused.status == fasthttp.StatusUnauthorized) {
 		return response("An error after RFC 6749.", headers(headersOf(refused.status)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.TokenError]()), refused.codes))
 	}
-	if name := sharedNames[refused.status]; name != "" {
+	name := sharedNames[refused.status]
+	if name != "" && r.OwnRefusals() {
+		name = rpcPrefix + name
+	} else if b.shared[refused.name()] {
+		name = refused.name()
+	}
+	if name != "" {
 		return object{{"$ref", "#/components/responses/" + name}}
 	}
 	return b.refused(refused)

@@ -69,6 +69,41 @@ type refusal struct {
 	codes  []string
 }
 
+// refusalWords begin the names of responses that several routes share.
+var refusalWords = map[int]string{
+	fasthttp.StatusBadRequest: "BadRequest", fasthttp.StatusForbidden: "Forbidden", fasthttp.StatusConflict: "Conflict", fasthttp.StatusGone: "Gone",
+	fasthttp.StatusUnprocessableEntity: "Unprocessable",
+}
+
+// name returns the name of a refusal as a shared response: its status and its codes.
+func (r refusal) name() string {
+	name := refusalWords[r.status]
+	for _, code := range r.codes {
+		name += camel(code)
+	}
+	return name
+}
+
+// often returns the refusals that several routes have, in the order of their names, and
+// notes them as shared. Generators make types for each response: those of a shared one once.
+func (b *schemas) often(routes []Route) (all []refusal) {
+	times := map[string]int{}
+	for i := range routes {
+		r := &routes[i]
+		for _, refused := range refusalsOf(r, b.about(r)) {
+			if r.OwnRefusals() || refusalWords[refused.status] == "" {
+				continue
+			}
+			if times[refused.name()]++; times[refused.name()] == 2 {
+				all = append(all, refused)
+				b.shared[refused.name()] = true
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y refusal) int { return strings.Compare(x.name(), y.name()) })
+	return all
+}
+
 // refusalsOf returns all refusals of a route by status: those that follow from the route
 // and those of its handler.
 func refusalsOf(r *Route, op operation) []refusal {

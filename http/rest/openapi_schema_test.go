@@ -15,6 +15,7 @@ type schemas struct {
 	comments   comments
 	operations map[string]operation
 	named      []namedSchema
+	shared     map[string]bool // the names of refusals that several routes have
 	err        error
 }
 
@@ -58,6 +59,12 @@ func (b *schemas) ref(t reflect.Type, input bool, describe func() object) object
 	return refTo(name)
 }
 
+// refNamed returns a reference to a schema that no struct has.
+func (b *schemas) refNamed(name string, schema object) object {
+	b.named = append(b.named, namedSchema{name: name, schema: schema})
+	return refTo(name)
+}
+
 func refTo(name string) object { return object{{"$ref", "#/components/schemas/" + name}} }
 
 // schemaName returns the type's name. Page[Message] becomes PageOfMessage.
@@ -95,6 +102,9 @@ func (b *schemas) input(s *shape) object {
 // inputField describes what a field accepts.
 func (b *schemas) inputField(owner reflect.Type, f *field, nullable bool) object {
 	schema := b.input(f.shape)
+	if types := owner.FieldByIndex(f.index).Tag.Get("types"); types != "" {
+		schema, nullable = ofTypes(types), false
+	}
 	if nullable {
 		schema = alsoNull(schema)
 	}
@@ -312,6 +322,9 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 			typ = typ.Elem()
 		}
 		property := b.within(t, name, b.output(typ))
+		if types := sf.Tag.Get("types"); types != "" {
+			property = ofTypes(types)
+		}
 		if sf.Tag.Get("null") == "never" {
 			property = neverNull(property)
 		}
@@ -330,6 +343,18 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 			*required = append(*required, name)
 		}
 	}
+}
+
+// ofTypes returns the schema of values of several types, which no type of Go expresses.
+func ofTypes(types string) object {
+	var choices []object
+	for name := range strings.SplitSeq(types, ",") {
+		choices = append(choices, object{{"type", name}})
+	}
+	if len(choices) == 1 {
+		return choices[0]
+	}
+	return object{{"oneOf", choices}}
 }
 
 // neverNull removes null from the types of a schema.
