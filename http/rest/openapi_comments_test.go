@@ -107,6 +107,9 @@ func inWire(text string, wire map[string]string) string {
 	done := 0
 	for _, at := range capitalized.FindAllStringIndex(text, -1) {
 		word := text[at[0]:at[1]]
+		if strings.HasSuffix(text[:at[0]], "-") {
+			continue // the end of a header's name
+		}
 		opens := at[0] == 0 || strings.HasSuffix(text[:at[0]], ". ")
 		if name, known := wire[word]; known && (!opens || goName.MatchString(word)) {
 			b.WriteString(text[done:at[0]] + name)

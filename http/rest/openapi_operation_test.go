@@ -166,7 +166,7 @@ func (b *schemas) refused(r refusal) object {
 
 // withCodes restricts the code of an error to the given ones.
 func withCodes(schema object, codes []string) object {
-	return object{{"allOf", []object{schema, {{"type", "object"}, {"properties", object{{"code", object{{"enum", codes}}}}}}}}}
+	return object{{"allOf", []object{schema, {{"type", "object"}, {"properties", object{{"code", object{{"type", "string"}, {"enum", codes}}}}}}}}}
 }
 
 func (b *schemas) responses(r *Route) object {

@@ -79,7 +79,9 @@ var refusalWords = map[int]string{
 func (r refusal) name() string {
 	name := refusalWords[r.status]
 	for _, code := range r.codes {
-		name += camel(code)
+		if camel(code) != name { // gone is the only code of 410 Gone on most routes
+			name += camel(code)
+		}
 	}
 	return name
 }

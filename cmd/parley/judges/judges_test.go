@@ -8,11 +8,13 @@ package judges
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,24 +48,60 @@ func TestMain(m *testing.M) {
 func TestJudges(t *testing.T) {
 	needNode(t)
 	base := serve(t)
-	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi", "receipt", "mlspackages"} {
+	for _, judge := range []string{"jose", "oauth", "webhook", "openapi", "receipt", "mlspackages"} {
 		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
 	}
 }
 
-// needNode makes sure that Node.js and the locked packages are installed. Without Node.js
-// the test is skipped with a prominent notice; in CI it fails.
+// TestStreamJudges: four major versions of the eventsource package, at once because they
+// mostly wait before they connect again.
+func TestStreamJudges(t *testing.T) {
+	needNode(t)
+	base := serve(t)
+	for _, version := range []string{"2", "3", "4", "5"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			t.Log(node(t, "", "stream.mjs", base, version))
+		})
+	}
+}
+
+// needNode makes sure that the locked packages are installed, the Node.js that runs the
+// judges among them. Without npm, or on a system that this Node.js does not exist for, the
+// test is skipped with a prominent notice; in CI it fails.
 func needNode(t *testing.T) {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("CI checks everything, and there is no %s", program)
-			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A, OpenAPI and pages against npm packages: there is no %s here", program)
-		}
+	missing := ""
+	if _, err := exec.LookPath("npm"); err != nil {
+		missing = "npm"
+	} else if install(t, "."); !exists(nodePath(t)) {
+		missing = "node@24.21.0 for " + runtime.GOOS + " on " + runtime.GOARCH
 	}
-	install(t, ".")
+	if missing == "" {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("CI checks everything, and there is no %s", missing)
+	}
+	t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A, OpenAPI and pages against npm packages: there is no %s here", missing)
+}
+
+// nodePath returns the path of the Node.js that npm installed: every judge runs on the
+// version that package.json names, whatever the machine has. npm's package node only runs a
+// script that installs this one; without scripts we name it ourselves, with its digest.
+func nodePath(t *testing.T) string {
+	t.Helper()
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	path, err := filepath.Abs("node_modules/node-" + runtime.GOOS + "-" + cmp.Or(arch, runtime.GOARCH) + "/bin/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // install installs the locked packages of a directory.
@@ -110,7 +148,7 @@ func nodeFor(t *testing.T, wait time.Duration, environment []string, stdin strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd := exec.CommandContext(ctx, nodePath(t), args...)
 	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), environment...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -63,6 +63,7 @@ await answered('GET', '/org', '/org', 401)
 await answered('GET', '/poll/none', '/poll/{token}', 404)
 await answered('POST', '/auth/register', '/auth/register', 422)
 await answered('POST', '/oauth/token', '/oauth/token', 401)
+await answered('POST', '/a2a/nobody', '/a2a/{handle}', 401) // in the form of JSON-RPC
 
 const operations = Object.values(document.paths).flatMap((methods) => Object.values(methods)).length
 console.log(`OpenAPI 3.1: valid, ${operations} operations, ${Object.keys(document.webhooks).length} webhooks, ${examples} examples and ${answers} answers match their schemas`)
