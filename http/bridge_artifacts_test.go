@@ -82,6 +82,9 @@ func TestArtifactsAreBounded(t *testing.T) {
 		fmt.Sprintf("result.artifacts.%d.parts", shown-1): textParts(fmt.Sprint(15, large)), "result.status.message.parts": textParts("the last"),
 		"result.metadata": object{"artifacts_omitted": 16 - shown, "history_truncated": true},
 	})
+	for _, at := range []string{"result.artifacts.0.artifactId", "result.status.message.messageId"} {
+		h.first.ask("GET", "/messages/"+a.text(at), "").is(object{"status": "delivered"})
+	}
 	if shown < 12 || shown == 16 || len(a.raw) > 1<<20 {
 		t.Errorf("%d of 16 artifacts, in %d bytes", shown, len(a.raw))
 	}

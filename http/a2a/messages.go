@@ -1,10 +1,13 @@
 package a2a
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -329,7 +332,7 @@ func (b *Bridge) taskNow(c *call, id parley.ConversationID, v view, history *int
 		return nil, err
 	}
 	if !c.Gone() {
-		if err := b.transfer(c.Context(), c.Now(), v, m.Messages); err != nil {
+		if err := b.transfer(c.Context(), c.Now(), v, messagesOf(&m)); err != nil {
 			return nil, err
 		}
 	}
@@ -359,6 +362,20 @@ func (b *Bridge) transfer(ctx context.Context, now time.Time, v view, messages [
 		}
 	}
 	return b.Transferred(ctx, now, theirs)
+}
+
+// messagesOf returns all messages of a moment, each once: the artifacts before the latest messages,
+// and these.
+func messagesOf(m *query.Moment) []query.Message {
+	older := m.Artifacts
+	if len(m.Messages) > 0 {
+		first := m.Messages[0].Record.MessageID() // ids ascend
+		older = older[:sort.Search(len(older), func(i int) bool {
+			id := older[i].Record.MessageID()
+			return bytes.Compare(id[:], first[:]) >= 0
+		})]
+	}
+	return slices.Concat(older, m.Messages)
 }
 
 // moment reads a task with its newest artifacts and its latest messages, within 1 MiB and the

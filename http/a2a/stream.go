@@ -147,7 +147,7 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 	if len(at.Messages) > 0 {
 		st.passed(at.Messages[len(at.Messages)-1].Record, at.State.GetLoneMessage())
 	}
-	if err := b.transfer(c.Context(), c.Now(), v, at.Messages); err != nil {
+	if err := b.transfer(c.Context(), c.Now(), v, messagesOf(&at)); err != nil {
 		return nil, err
 	}
 	opening := append(c.AppendStreamHead(nil), "\r\nretry: 3000\n: stream of a task\n\n"...)
@@ -155,7 +155,7 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 	if err != nil {
 		return nil, err
 	}
-	st.at.Messages = nil
+	st.at.Messages, st.at.Artifacts = nil, nil
 	most := b.StreamLimit(c.Caller)
 	used, added := b.streams.add(st, most)
 	switch {
