@@ -8,16 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
 const (
-	// generatorsWait bounds the build of the generators of Go clients, downloads included,
-	// and the build of what they generate, which takes a minute on a new document.
-	generatorsWait = 6 * time.Minute
-	tools          = "../../../bin"
+	// toolsWait bounds the download of what programs of other people are built from.
+	toolsWait = 3 * time.Minute
+	// tools is where such programs are kept, because they take a minute to build.
+	tools = "../../../bin"
 )
 
 // agentOf is what generated clients ask for.
@@ -59,7 +60,7 @@ func fetchDocument(t *testing.T, base string) []byte {
 
 // generateGo has oapi-codegen and ogen write clients, and calls the server with each.
 func generateGo(t *testing.T, document []byte, base string, agent agentOf) {
-	buildGenerators(t)
+	buildTools(t, "generated/testdata/client", "oapi-codegen", "ogen")
 	dir := workspace(t, "generated/testdata/client", document)
 	if err := os.Mkdir(filepath.Join(dir, "oapi"), 0o755); err != nil {
 		t.Fatal(err)
@@ -106,30 +107,30 @@ func generateTypeScript(t *testing.T, document []byte, base string, agent agentO
 	t.Log(run(t, dir, nodePath(t), "out/call.js", base, agent.Token, agent.ID))
 }
 
-// buildGenerators builds the generators of Go clients unless bin has them already. If their
-// modules cannot be downloaded, the test is skipped with a prominent notice; in CI it fails.
-func buildGenerators(t *testing.T) {
+// buildTools builds the programs that a module names as its tools, unless bin has them
+// already. If their modules cannot be downloaded, the test is skipped with a prominent
+// notice; in CI it fails.
+func buildTools(t *testing.T, module string, names ...string) {
 	t.Helper()
-	const module = "generated/testdata/client"
-	if newerThan(tool(t, "ogen"), module+"/go.mod") && newerThan(tool(t, "oapi-codegen"), module+"/go.mod") {
+	if !slices.ContainsFunc(names, func(name string) bool { return !newerThan(tool(t, name), module+"/go.mod") }) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), generatorsWait)
+	ctx, cancel := context.WithTimeout(t.Context(), toolsWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "mod", "download")
 	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("CI checks everything, and the generators of Go clients cannot be downloaded: %v\n%s", err, out)
+			t.Fatalf("CI checks everything, and the modules of %s cannot be downloaded: %v\n%s", names, err, out)
 		}
-		t.Skipf("!! NOT CHECKED: the OpenAPI document against oapi-codegen and ogen: their modules cannot be downloaded: %v\n%s", err, out)
+		t.Skipf("!! NOT CHECKED: %s: their modules cannot be downloaded: %v\n%s", names, err, out)
 	}
 	if err := os.MkdirAll(tools, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	run(t, module, "go", "build", "-trimpath", "-o", tool(t, "")+"/", "tool")
-	t.Logf("generators built in %v", time.Since(began).Round(time.Millisecond))
+	t.Logf("%s built in %v", names, time.Since(began).Round(time.Millisecond))
 }
 
 // newerThan reports whether a file exists and was written after another one.
@@ -161,6 +162,7 @@ func run(t *testing.T, dir, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Env = append(withoutSettings(os.Environ()), "CGO_ENABLED=0") // as the Makefile has it: the build cache is shared
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
@@ -168,7 +170,7 @@ func run(t *testing.T, dir, program string, args ...string) string {
 	return string(out)
 }
 
-// tool returns the path of a generator of Go clients.
+// tool returns the path of a program that buildTools builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(tools, name))
