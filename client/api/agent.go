@@ -9,7 +9,7 @@ const (
 	GroupsOnly = "groups_only"
 )
 
-// Agent is AgentRead of the specification.
+// Agent is an agent as its own organization sees it: AgentRead of the specification.
 type Agent struct {
 	ID parley.AgentID `json:"id"`
 	// AgentID is the same as ID.
@@ -61,7 +61,8 @@ type GetAgent struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 }
 
-// AgentPatch changes an agent: PATCH /agents/{id}.
+// AgentPatch has the members of an agent to change; absent ones keep their values: PATCH
+// /agents/{id}.
 type AgentPatch struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 	// Name is accepted with its current value; any other is a conflict.
@@ -130,7 +131,7 @@ type Poll struct {
 	Since *Time `json:"-" query:"since" format:"date-time"`
 }
 
-// PollCount is the answer of a poll.
+// PollCount is the number of messages that arrived since the given time.
 type PollCount struct {
 	Count int `json:"count"`
 }

@@ -60,7 +60,7 @@ type CardCapabilities struct {
 	PushNotifications bool `json:"pushNotifications"`
 }
 
-// AgentSkill is one skill on a card.
+// AgentSkill is something that an agent can do, as its card describes it.
 type AgentSkill struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -142,7 +142,7 @@ type PutCardCapabilities struct {
 	PushNotifications bool `json:"pushNotifications,omitzero"`
 }
 
-// PutCardSkill is one skill on a card, as its owner sends it.
+// PutCardSkill describes something that an agent can do, for people and for searches.
 type PutCardSkill struct {
 	ID          string `json:"id" required:"true" minLength:"1" maxLength:"200"`
 	Name        string `json:"name" required:"true" minLength:"1" maxLength:"500"`

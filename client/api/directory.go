@@ -69,7 +69,7 @@ type AgentFacts struct {
 	Score *float64 `json:"score"`
 }
 
-// AgentRow is a card in the directory.
+// AgentRow is a search result: what the directory says about an agent.
 type AgentRow struct {
 	// ID is the agent's id.
 	ID parley.AgentID `json:"id"`

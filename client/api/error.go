@@ -65,7 +65,7 @@ func ownMember(name string) bool {
 	return name == "detail" || name == "error" || name == "code" || name == "request_id"
 }
 
-// Invalid is the body of a 422. // spec: Errors
+// Invalid is the body of a 422: each fault with the place where it is. // spec: Errors
 type Invalid struct {
 	// Detail has one entry for each fault.
 	Detail []FieldError `json:"detail"`

@@ -22,7 +22,7 @@ const (
 	RoleMember = "member"
 )
 
-// Group is GroupRead of the specification.
+// Group is a group as its members and its owner see it: GroupRead of the specification.
 type Group struct {
 	ID   parley.GroupID `json:"id"`
 	Name string         `json:"name"`
@@ -54,14 +54,14 @@ type Group struct {
 	MLSCipherSuite *int    `json:"mls_cipher_suite"`
 }
 
-// GroupCreated is the answer of POST /groups.
+// GroupCreated is the new group, with what became of each invitation.
 type GroupCreated struct {
 	Group
 	// Invitations has a row for each entry of the roster, in the order given.
 	Invitations []Invitation `json:"invitations"`
 }
 
-// GroupProfile is the public part of a public group.
+// GroupProfile is what outsiders see of a public group.
 type GroupProfile struct {
 	ID                parley.GroupID `json:"id"`
 	Name              string         `json:"name"`
@@ -75,7 +75,8 @@ type GroupProfile struct {
 	MLSEnabled        bool           `json:"mls_enabled"`
 }
 
-// CreateGroup creates a group: POST /groups.
+// CreateGroup has the name, the rules of joining and the first invitations of a group: POST
+// /groups.
 type CreateGroup struct {
 	// IdempotencyKey makes a repeat of the request return the group that the first one
 	// created.
@@ -110,7 +111,8 @@ type GetGroup struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 }
 
-// GroupPatch changes a group: PATCH /groups/{id}.
+// GroupPatch has the members of a group to change; absent ones keep their values: PATCH
+// /groups/{id}.
 type GroupPatch struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 	// ActingAgent is the admin who makes the change; by default the organization's
@@ -135,7 +137,7 @@ type DeleteGroup struct {
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
-// GroupMember is an agent in a group. // spec: Group member
+// GroupMember is the membership of an agent: its role, and since when. // spec: Group member
 type GroupMember struct {
 	AgentID     parley.AgentID `json:"agent_id"`
 	AgentHandle *string        `json:"agent_handle"`
@@ -158,7 +160,7 @@ type ListMembers struct {
 	Cursor *string        `json:"-" query:"cursor"`
 }
 
-// MemberPatch promotes or demotes a member: PATCH /groups/{id}/members/{agent_id}.
+// MemberPatch has the new role: PATCH /groups/{id}/members/{agent_id}.
 type MemberPatch struct {
 	ID      parley.GroupID `json:"-" path:"id" required:"true"`
 	AgentID parley.AgentID `json:"-" path:"agent_id" required:"true"`
@@ -205,7 +207,7 @@ const (
 	JoinPending = "pending"
 )
 
-// JoinResult is the answer of a Join.
+// JoinResult says whether the agent is a member now, or waits for a vote.
 type JoinResult struct {
 	Status string `json:"status" enum:"joined,pending"`
 	// Member is present if Status is joined.
@@ -277,7 +279,7 @@ const (
 	Deny    = "deny"
 )
 
-// Vote is a vote on a join request: POST /groups/{id}/requests/{request_id}/vote.
+// Vote approves or denies a join request: POST /groups/{id}/requests/{request_id}/vote.
 type Vote struct {
 	ID        parley.GroupID       `json:"-" path:"id" required:"true"`
 	RequestID parley.JoinRequestID `json:"-" path:"request_id" required:"true"`
@@ -288,7 +290,7 @@ type Vote struct {
 	Vote string `json:"vote" aliases:"choice,decision" required:"true" enum:"approve,deny"`
 }
 
-// VoteResult is the answer of a Vote.
+// VoteResult is the status of the join request after the vote.
 type VoteResult struct {
 	RequestID parley.JoinRequestID `json:"request_id"`
 	// Status is the status of the request after the vote.

@@ -10,7 +10,8 @@ import (
 	"parley/client/parley"
 )
 
-// AgentKeys are the public keys of an agent and their binding.
+// AgentKeys are the keys to seal to and to verify with, and the agent's own signature over
+// them.
 type AgentKeys struct {
 	AgentID             parley.AgentID `json:"agent_id"`
 	Handle              *string        `json:"handle"`
@@ -87,7 +88,7 @@ type KeyProof struct {
 	PreviousSignature *string `json:"previous_signature,omitzero" maxLength:"88"`
 }
 
-// BindKeys binds an agent's current keys: PUT /agents/{id}/key-binding.
+// BindKeys has the agent's signature over its current keys: PUT /agents/{id}/key-binding.
 type BindKeys struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 

@@ -74,7 +74,7 @@ type Provenance struct {
 	Via string `json:"via" enum:"api,sync,a2a,group,system"`
 }
 
-// Send is the body of POST /messages.
+// Send is a message to an agent or a group: POST /messages.
 type Send struct {
 	// IdempotencyKey makes a repeat of the request return the stored message.
 	IdempotencyKey string `json:"-" header:"Idempotency-Key" minLength:"1" maxLength:"255"`
@@ -109,7 +109,7 @@ type Send struct {
 	ConversationMetadata Object                 `json:"conversation_metadata,omitzero" maxBytes:"4096"`
 }
 
-// Sync is a Send that waits for the reply: POST /messages/sync.
+// Sync is a message to an agent that answers soon: POST /messages/sync.
 type Sync struct {
 	Send
 	// TimeoutMS is how long to wait, in milliseconds.
@@ -124,7 +124,7 @@ const (
 	SyncClosed = "closed"
 )
 
-// SyncResult is the answer of a Sync.
+// SyncResult has the message that was sent and the reply, null if none came in time.
 type SyncResult struct {
 	Message Message `json:"message"`
 	// Reply is null unless Status is replied.
@@ -200,7 +200,7 @@ const (
 	Rejected      = "rejected"
 )
 
-// Conversation is the conversation record.
+// Conversation is an exchange between an initiator and a responder, or within a group.
 type Conversation struct {
 	ID        parley.ConversationID `json:"id"`
 	Status    string                `json:"status" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
@@ -233,7 +233,7 @@ type Participant struct {
 	JoinedAt Time   `json:"joined_at"`
 }
 
-// StatusPatch changes the status of a conversation: PATCH /conversations/{id}/status.
+// StatusPatch has the new status, and why: PATCH /conversations/{id}/status.
 type StatusPatch struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
 	// ActingAgent defaults to one of the organization's participants that may make the
@@ -335,7 +335,7 @@ func (in *Ack) Check() []FieldError {
 	return nil
 }
 
-// Acked is the answer of an Ack.
+// Acked says how many messages an acknowledgement marked as read.
 type Acked struct {
 	// Acked is the number of messages that were not read before.
 	Acked int `json:"acked"`
@@ -358,7 +358,7 @@ type Wait struct {
 	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"60000"`
 }
 
-// Waited is the answer of a Wait.
+// Waited has the messages that came, and the position for the next call.
 type Waited struct {
 	// Items are at most 20 messages, oldest first; none at the timeout.
 	Items []Message `json:"items"`
@@ -393,7 +393,7 @@ const (
 	OutcomeFailed    = "failed"
 )
 
-// Traced is the answer of a Trace.
+// Traced lists the attempts to deliver a message, and what delivery waits for.
 type Traced struct {
 	MessageID  parley.MessageID `json:"message_id"`
 	AcceptedAt Time             `json:"accepted_at"`

@@ -25,7 +25,7 @@ type CommitMLS struct {
 	Removed []parley.AgentID `json:"removed,omitzero"`
 }
 
-// MLSEpoch is the answer to a commit.
+// MLSEpoch is the epoch that a commit began.
 type MLSEpoch struct {
 	// Epoch is the epoch that the commit began.
 	Epoch uint64 `json:"epoch" required:"true"`
@@ -44,7 +44,7 @@ type ListMLSCommits struct {
 	Cursor     *string `json:"-" query:"cursor"`
 }
 
-// MLSCommit is a commit that was accepted.
+// MLSCommit is a commit with the epoch that it was made in and the member that made it.
 type MLSCommit struct {
 	// Epoch is the epoch that the commit was made in.
 	Epoch uint64 `json:"epoch" required:"true"`
@@ -146,7 +146,7 @@ type ClaimKeyPackage struct {
 	CipherSuite *int `json:"cipher_suite,omitzero" minimum:"1" maximum:"65535" example:"1"`
 }
 
-// ClaimedKeyPackage is a key package that was handed out.
+// ClaimedKeyPackage is what the claiming member needs to add the agent with a commit.
 type ClaimedKeyPackage struct {
 	// KeyPackage is in base64url, as the agent uploaded it.
 	KeyPackage  string `json:"key_package" required:"true"`

@@ -2,7 +2,7 @@ package api
 
 import "parley/client/parley"
 
-// Org is the organization record. // spec: Organization
+// Org is the caller's organization. // spec: Organization
 type Org struct {
 	ID           parley.OrgID `json:"id"`
 	Name         string       `json:"name"`
@@ -16,7 +16,8 @@ type Org struct {
 	CreatedAt  Time `json:"created_at"`
 }
 
-// OrgPatch changes the organization: PATCH /org.
+// OrgPatch has the members of the organization to change; absent ones keep their values:
+// PATCH /org.
 type OrgPatch struct {
 	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
 	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email"`
@@ -33,7 +34,7 @@ type Quotas struct {
 	Quotas map[string]Quota `json:"quotas"`
 }
 
-// Quota is one allowance and its use.
+// Quota is how much of something an organization may have or do, and how much it does.
 type Quota struct {
 	// Limit is null if there is none.
 	Limit *int `json:"limit"`
@@ -64,7 +65,7 @@ type Erasure struct {
 	GroupsDeleted int64 `json:"groups_deleted"`
 }
 
-// Register requests a proof-of-work challenge: POST /auth/register.
+// Register has the slug and the email address of a new organization: POST /auth/register.
 type Register struct {
 	// Email becomes the organization's contact_email.
 	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email" example:"ada@acme.example"`
@@ -92,7 +93,7 @@ type Challenge struct {
 	Instructions string `json:"instructions"`
 }
 
-// Solve submits the solution: POST /auth/register/solve.
+// Solve has a nonce that solves a challenge: POST /auth/register/solve.
 type Solve struct {
 	ChallengeID string `json:"challenge_id" required:"true"`
 	// Nonce is any text that solves the challenge.

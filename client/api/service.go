@@ -38,7 +38,7 @@ type Ready struct {
 	Reason *string `json:"reason"`
 }
 
-// Version is the answer of GET /version.
+// Version is the name and the version of the software.
 type Version struct {
 	// Name is the name of the software.
 	Name    string `json:"name"`
@@ -90,7 +90,7 @@ type ComplianceInfo struct {
 	UpdatedAt Time `json:"updated_at"`
 }
 
-// NoticeService names the service.
+// NoticeService names the service and says what it is for.
 type NoticeService struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`

@@ -23,18 +23,18 @@ type Stream struct {
 	LastEventID string `json:"-" header:"Last-Event-ID"`
 }
 
-// StatusEvent is the data of a status event.
+// StatusEvent names a conversation and the status that it has now.
 type StatusEvent struct {
 	ConversationID parley.ConversationID `json:"conversation_id"`
 	Status         string                `json:"status" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
 }
 
-// HeartbeatEvent is the data of a heartbeat.
+// HeartbeatEvent shows that a stream without news is alive.
 type HeartbeatEvent struct {
 	Timestamp Time `json:"timestamp"`
 }
 
-// GroupEvent is the data of a group event.
+// GroupEvent says what happened in a group, so that the client looks at it.
 type GroupEvent struct {
 	GroupID parley.GroupID `json:"group_id"`
 	// RequestID is the join request that the event is about; null if none. Events of an MLS
@@ -45,13 +45,13 @@ type GroupEvent struct {
 	Epoch *uint64 `json:"epoch,omitzero"`
 }
 
-// WebhookEvent is the data of a webhook event.
+// WebhookEvent names a webhook of the agent that the server disabled, and says why.
 type WebhookEvent struct {
 	WebhookID      parley.AnyID `json:"webhook_id"`
 	DisabledReason string       `json:"disabled_reason" enum:"target_gone,only_failures"`
 }
 
-// GapEvent is the data of a gap.
+// GapEvent says why a stream could not resume after the id that it was asked to.
 type GapEvent struct {
 	Reason string `json:"reason"`
 }

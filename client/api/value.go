@@ -133,7 +133,8 @@ type Paging struct {
 	Cursor *string `json:"-" query:"cursor"`
 }
 
-// Page is one page of a longer list.
+// Page is a part of a list. While has_more is true, repeat the request with next_cursor as
+// cursor.
 type Page[T any] struct {
 	Items []T `json:"items"`
 	// NextCursor leads to the next page. It is opaque and authenticated. In a

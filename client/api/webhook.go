@@ -55,7 +55,8 @@ type WebhookSecret struct {
 	Secret string `json:"secret"`
 }
 
-// CreateWebhook creates a webhook: POST /webhooks.
+// CreateWebhook names an agent, the URL of the target and the events to deliver: POST
+// /webhooks.
 type CreateWebhook struct {
 	AgentID parley.AgentID `json:"agent_id" required:"true"`
 	// URL must be https, and its host public.
@@ -75,7 +76,7 @@ type ListWebhooks struct {
 	Paging
 }
 
-// WebhookPatch switches a webhook on or off: PATCH /webhooks/{id}.
+// WebhookPatch switches deliveries off and on again: PATCH /webhooks/{id}.
 type WebhookPatch struct {
 	ID     parley.AnyID `json:"-" path:"id" required:"true"`
 	Active bool         `json:"active" required:"true"`
@@ -113,7 +114,7 @@ type ListDeliveries struct {
 	Offset int          `json:"-" query:"offset" default:"0" minimum:"0"`
 }
 
-// DeliveryPage is a page of delivery jobs.
+// DeliveryPage lists delivery jobs, with the number of all of them.
 type DeliveryPage struct {
 	Items []Delivery `json:"items"`
 	// Total counts the jobs with the requested status.

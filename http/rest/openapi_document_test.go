@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -85,11 +84,15 @@ Every response has X-Request-ID; a supplied one of at most 128 safe characters i
 // openAPI renders the routes as an OpenAPI 3.1 document with placeholders. operations says
 // more about them. The routes must be prepared with headerWord.
 func openAPI(routes []Route, operations map[string]operation) ([]byte, error) {
-	texts, err := readComments("../../client/api")
+	comments, err := readComments("../../client/api")
 	if err != nil {
 		return nil, err
 	}
-	b := &schemas{comments: texts, operations: operations, shared: map[string]bool{}}
+	texts, err := readTexts(textsFile)
+	if err != nil {
+		return nil, err
+	}
+	b := &schemas{comments: comments, texts: texts, operations: operations, shared: map[string]bool{}}
 	for i := range routes {
 		if out := routes[i].out; out != nil && out != reflect.TypeFor[Rendered]() && out != reflect.TypeFor[NoContent]() {
 			b.output(out)
@@ -118,7 +121,7 @@ func openAPI(routes []Route, operations map[string]operation) ([]byte, error) {
 			{"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
 		}},
 		{"servers", []object{{{"url", "/"}}}},
-		{"tags", tagsOf(routes)},
+		{"tags", texts.inDocument()},
 		{"paths", items},
 		{"webhooks", b.webhooks()},
 		{"components", object{
@@ -170,30 +173,6 @@ func securitySchemes() object {
 		}},
 		{"basic", object{{"type", "http"}, {"scheme", "basic"}, {"description", "The client_id and client_secret of a registration."}}},
 	}
-}
-
-// tagOf groups operations by the first segment of their path.
-func tagOf(r *Route) string {
-	word, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
-	word = strings.TrimSuffix(strings.TrimPrefix(word, "."), ".json")
-	if word == "" {
-		return "root"
-	}
-	return word
-}
-
-func tagsOf(routes []Route) []object {
-	var names []string
-	for i := range routes {
-		if name := tagOf(&routes[i]); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	tags := make([]object, len(names))
-	for i, name := range names {
-		tags[i] = object{{"name", name}}
-	}
-	return tags
 }
 
 // errSchema reports that a type cannot be described.

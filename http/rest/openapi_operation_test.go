@@ -13,8 +13,8 @@ import (
 )
 
 func (b *schemas) operation(r *Route) object {
-	op := object{{"operationId", b.about(r).ID}, {"tags", []string{tagOf(r)}}, {"summary", r.Summary}}
-	description := b.comments.of(r.in)
+	op := object{{"operationId", b.about(r).ID}, {"tags", []string{b.texts.about(r).tag}}, {"summary", r.Summary}}
+	description := b.texts.about(r).text
 	security := []object{}
 	switch r.Access {
 	case Tier1:

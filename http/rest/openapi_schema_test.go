@@ -13,6 +13,7 @@ import (
 // has two schemas if they differ.
 type schemas struct {
 	comments   comments
+	texts      texts
 	operations map[string]operation
 	named      []namedSchema
 	shared     map[string]bool // the names of refusals that several routes have

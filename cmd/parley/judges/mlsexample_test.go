@@ -10,7 +10,7 @@ const mlsExample = "../../../examples/mls-ts"
 // TestMLSExample checks the types of the example program and runs its own tests.
 func TestMLSExample(t *testing.T) {
 	buildMLSExample(t)
-	t.Log(node(t, "", "--test", mlsExample+"/dist/test/"))
+	t.Log(node(t, "", "--test", mlsExample+"/dist/test/*.js"))
 }
 
 // TestMLSDemo: three agents follow their streams and read what the others send.
