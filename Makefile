@@ -134,8 +134,8 @@ raced:
 	$(call RUN,CGO_ENABLED=1 $(EASY),standard-quiet,$(RACED),$(FLAGS) -race -short)
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, ts-mls, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go; its pages by axe-core in Chromium
-	@$(SAY) "npm judges"
+judges: ## The real binary judged by other people's clients, which cmd/parley/judges/README.md lists; its pages by axe-core in Chromium
+	@$(SAY) "judges: other people's clients"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then $(MAKE) --no-print-directory judged; \
 	else why="JOSE, OAuth, SSE, HPKE, webhooks and A2A against npm packages and a2a-go: there is no node or npm here"; $(LEFT_OUT); fi
 

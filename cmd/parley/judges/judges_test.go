@@ -1,9 +1,6 @@
 // Package judges tests the real binary against independent implementations of the
-// standards it supports: npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi,
-// eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, ts-mls, did-resolver with web-did-resolver, webfinger.js,
-// @seriousme/openapi-schema-validator and ajv, and the Go SDK of the A2A project; and its
-// pages with axe-core in Chromium, which playwright-core drives. Each judge is a script or
-// program that prints what it checked.
+// standards it supports, which its README lists, and its pages with axe-core in Chromium.
+// Each judge is a script or program that prints what it checked.
 package judges
 
 import (
