@@ -61,8 +61,10 @@ func (b *schemas) searchEvents() object {
 	return b.ref(reflect.TypeFor[searchStreamEvent](), false, func() object {
 		phase := object{{"contentMediaType", JSONMedia}, {"contentSchema", b.output(reflect.TypeFor[api.SearchPhase]())}}
 		data := object{
-			{"type", "string"}, {"description", "What a phase of the search has found, as JSON. The last event has " + api.StreamDone + " instead."},
-			{"if", object{{"const", api.StreamDone}}}, {"else", phase},
+			{"type", "string"},
+			{"description", "What a phase of the search has found, as JSON. The last event has " + api.StreamDone + " instead."},
+			{"if", object{{"const", api.StreamDone}}},
+			{"else", phase},
 		}
 		return object{{"type", "object"}, {"description", "One event of the stream."}, {"properties", object{{"data", data}}}, {"required", []string{"data"}}}
 	})
