@@ -18,6 +18,7 @@ var streamEvents = []struct {
 	{api.EventMessage, "A message to the agent: one it missed, or a new one.", reflect.TypeFor[api.Message]()},
 	{api.EventStatus, "A conversation of the agent has another status.", reflect.TypeFor[api.StatusEvent]()},
 	{api.EventGroup, "Something happened in a group, or to a join request, that concerns the agent.", reflect.TypeFor[api.GroupEvent]()},
+	{api.EventWebhook, "The server disabled a webhook of the agent.", reflect.TypeFor[api.WebhookEvent]()},
 	{api.EventHeartbeat, "Sent every 30 seconds when there is nothing else to send.", reflect.TypeFor[api.HeartbeatEvent]()},
 	{api.EventGap, "Sent first when the stream cannot resume after Last-Event-ID: it goes on with everything not carried yet.", reflect.TypeFor[api.GapEvent]()},
 }
