@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,12 +54,20 @@ func RatesOf(profile string) Rates {
 	return Rates{}
 }
 
-// With returns the rates with the one of that name replaced. 0 means no limit.
-func (r Rates) With(name string, rate int) (Rates, error) {
-	known := map[string]*int{
+// named returns the rates by name.
+func (r *Rates) named() map[string]*int {
+	return map[string]*int{
 		"register": &r.Register, "token": &r.Token, "token_failures": &r.TokenFailures,
 		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public, "a2a": &r.A2A, "pair": &r.Pair,
 	}
+}
+
+// RateNames returns the names of all rates, sorted.
+func RateNames() []string { return slices.Sorted(maps.Keys(new(Rates).named())) }
+
+// With returns the rates with the one of that name replaced. 0 means no limit.
+func (r Rates) With(name string, rate int) (Rates, error) {
+	known := r.named()
 	switch {
 	case known[name] == nil:
 		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads, public, a2a and pair", name)

@@ -22,7 +22,7 @@ func (x *index) search(q *Query) (*Result, error) {
 	}
 	words := queryWords(q.Text)
 	if q.Sort > ByCreated {
-		return nil, parley.Refuse(parley.Invalid, "validation_failed", "The order is unknown.")
+		return nil, parley.Refuse(parley.Invalid, "validation_error", "The order is unknown.")
 	}
 	v, expanded := x.version(p, words)
 	m := x.borrow(v.limit)
