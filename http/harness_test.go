@@ -267,11 +267,17 @@ type streamReader struct {
 // listen opens a stream. With lastEventID "" the header is omitted.
 func (h *harness) listen(id parley.AgentID, token, lastEventID string) *streamReader {
 	h.t.Helper()
+	return h.listenAt("/agents/"+id.String()+"/stream", token, lastEventID)
+}
+
+// listenAt is listen with a path and a query.
+func (h *harness) listenAt(target, token, lastEventID string) *streamReader {
+	h.t.Helper()
 	conn, err := h.dial()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	request := "GET /agents/" + id.String() + "/stream HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer " + token + "\r\n"
+	request := "GET " + target + " HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer " + token + "\r\n"
 	if lastEventID != "" {
 		request += "Last-Event-ID: " + lastEventID + "\r\n"
 	}

@@ -289,5 +289,17 @@ func TestStreamStartPositions(t *testing.T) {
 			}
 			_ = l.conn.Close()
 		}
+		for _, c := range []struct{ query, header, start string }{
+			{sent[0], "", sent[0]},
+			{sent[0], sent[1], sent[1]}, // the header wins
+			{"", sent[1], sent[1]},
+			{"no-uuid", "", sent[2]},
+		} {
+			l := h.listenAt("/agents/"+alice.String()+"/stream?lastEventId="+c.query+"&token=unknown", h.token(h.client), c.header)
+			if l.start != c.start {
+				t.Errorf("after %q in the query and %q in the header the stream begins with %s", c.query, c.header, l.start)
+			}
+			_ = l.conn.Close()
+		}
 	})
 }

@@ -21,6 +21,8 @@ type Stream struct {
 	// LastEventID is the id of the last message received. The stream continues after
 	// it. The nil UUID requests everything; an unknown id is answered with a gap.
 	LastEventID string `json:"-" header:"Last-Event-ID"`
+	// LastEventIDQuery is the same, for clients that cannot set headers. The header wins.
+	LastEventIDQuery string `json:"-" query:"lastEventId"`
 }
 
 // StatusEvent names a conversation and the status that it has now.

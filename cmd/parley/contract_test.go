@@ -17,7 +17,6 @@ func (p promise) String() string { return p.kind + " " + p.name }
 
 // missing lists what is promised but not there, with the reason. It only shrinks.
 var missing = map[string]string{
-	"member lastEventId":         "streams read the header alone",
 	"route GET /org/credentials": "comes with scoped credentials, which give a credential more to show than its id",
 }
 

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"net"
 	"runtime/debug"
 	"sync/atomic"
@@ -53,16 +54,17 @@ func (r *Streams) Serve(c *rest.Call, in *api.Stream) error {
 	return nil
 }
 
-// Resume reads the Last-Event-ID. An id that is not a UUID is unknown, like one that the
-// feed does not have.
+// Resume reads the Last-Event-ID, or lastEventId in the query. An id that is not a UUID is
+// unknown, like one that the feed does not have.
 func (r *Streams) Resume(c *rest.Call, in *api.Stream) (query.Start, error) {
-	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
-	if malformed != nil && in.LastEventID != "" {
+	id := cmp.Or(in.LastEventID, in.LastEventIDQuery)
+	last, malformed := parley.ParseID[parley.MessageID](id)
+	if malformed != nil && id != "" {
 		start, err := r.Node.Feeds.Resume(c.Context(), in.ID, parley.MessageID{}, false)
 		start.Gap = true
 		return start, err
 	}
-	return r.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
+	return r.Node.Feeds.Resume(c.Context(), in.ID, last, id != "")
 }
 
 // appendOpening appends the header of the answer and the beginning of its body: the
