@@ -171,7 +171,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 			return nil, err
 		}
 		t.DeleteRow(journal.CardTable, id.Bytes())
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.SetBlock, agent.EndBlock, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
 	}
 	as.publishAfter(t)
 	if _, revoked := c.(agent.Revoke); revoked {

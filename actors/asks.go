@@ -50,6 +50,8 @@ func AskTypes() []any {
 		agent.RemovePQKey{},
 		agent.IssuePollToken{},
 		agent.RevokePollToken{},
+		agent.SetBlock{},
+		agent.EndBlock{},
 		agent.WithdrawCard{},
 		agent.Revoke{},
 		loggedChange{},

@@ -10,28 +10,32 @@ import (
 	"parley/journal"
 )
 
-// announce adds an entry about a request to the feed of its agent, and to those of others, once
-// each.
-func announce(t *groupTurn, kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
-	announceTo(t, append([]byte{kind}, request[:]...), about, others)
+// announce adds an entry about a request to the feed of its agent, unless that must not see it,
+// and to those of others, once each.
+func announce(t *groupTurn, kind byte, r *group.Request, others ...parley.Seat) {
+	note := append([]byte{kind}, r.GetId()...)
+	if !r.GetUnseen() {
+		announceTo(t, note, r.AgentID())
+	}
+	announceToAll(t, note, r.AgentID(), others)
 }
 
 // announceMember adds an entry about a member to its feed, and to those of the admins.
 func announceMember(t *groupTurn, kind byte, member parley.AgentID) {
-	announceTo(t, append([]byte{kind}, member[:]...), member, t.State.admins())
+	note := append([]byte{kind}, member[:]...)
+	announceTo(t, note, member)
+	announceToAll(t, note, member, t.State.admins())
 }
 
-func announceTo(t *groupTurn, note []byte, about parley.AgentID, others []parley.Seat) {
-	ref := t.Entry.Stream.ID
-	t.AddEffects(journal.AppendFeed{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
-	to := others[:0:0]
-	for _, o := range others {
-		if o.Agent != about {
-			to = append(to, o)
-		}
-	}
+func announceTo(t *groupTurn, note []byte, to parley.AgentID) {
+	t.AddEffects(journal.AppendFeed{To: to, Kind: journal.GroupEntry, Ref: t.Entry.Stream.ID, Note: note})
+}
+
+// announceToAll adds an entry to the feeds of all but one agent.
+func announceToAll(t *groupTurn, note []byte, but parley.AgentID, all []parley.Seat) {
+	to := slices.DeleteFunc(slices.Clone(all), func(s parley.Seat) bool { return s.Agent == but })
 	if len(to) > 0 {
-		t.AddEffects(journal.Fanout{Kind: journal.GroupEntry, Ref: ref, Note: note, To: to})
+		t.AddEffects(journal.Fanout{Kind: journal.GroupEntry, Ref: t.Entry.Stream.ID, Note: note, To: to})
 	}
 }
 

@@ -43,6 +43,9 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	if r == nil { // the group is open
 		return r, nil
 	}
+	if r.GetUnseen() {
+		return r, nil
+	}
 	return r, gs.notify(t, r, c.Notice)
 }
 
@@ -234,14 +237,14 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
 		wakeAt(t, r.GetExpiresMs())
 		if r.GetStatus() == group.Invited {
-			announce(t, record.Invited, r.RequestID(), r.AgentID())
+			announce(t, record.Invited, r)
 		} else {
-			announce(t, record.RequestCreated, r.RequestID(), r.AgentID(), s.admins()...)
+			announce(t, record.RequestCreated, r, s.admins()...)
 		}
 	case *group.Carried:
 		id := parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())
 		wakeAt(t, e.GetExpiresMs())
-		announce(t, record.Invited, id, s.Request(id).AgentID())
+		announce(t, record.Invited, s.Request(id))
 	case *group.Seated:
 		return gs.memberSeated(t, e)
 	case *group.Resolved:
@@ -252,7 +255,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 		}
 		t.PutRow(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
 		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
-		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.adminsAnd(parley.IDFromBytes[parley.AgentID](e.GetTold()))...)
+		announce(t, record.RequestResolved, r, s.adminsAnd(parley.IDFromBytes[parley.AgentID](e.GetTold()))...)
 	case *group.Left:
 		leaver := leaverOf(leavers, e.GetSeat())
 		t.Enqueue(rules.AgentStream(leaver.Agent), departMessage(s.ID, leaver.Offer))

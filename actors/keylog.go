@@ -131,7 +131,7 @@ type loggedChange struct {
 func (as *Agents) logged(ctx context.Context, id parley.AgentID, c agent.Command) (any, error) {
 	switch c.(type) {
 	case agent.RotateKeys, agent.BindKeys, agent.RetireKey, agent.SetPQKey, agent.RemovePQKey, agent.Revoke:
-	case agent.Change, agent.Create, agent.IssuePollToken, agent.RevokePollToken, agent.Send, agent.Enter, agent.Depart, agent.PublishCard, agent.WithdrawCard, agent.StoreKeyPackages, agent.ClaimKeyPackage, agent.Logged:
+	case agent.Change, agent.Create, agent.IssuePollToken, agent.RevokePollToken, agent.Send, agent.Enter, agent.Depart, agent.PublishCard, agent.WithdrawCard, agent.StoreKeyPackages, agent.ClaimKeyPackage, agent.SetBlock, agent.EndBlock, agent.Logged:
 		return c, nil
 	}
 	a, err := as.Get(ctx, id)

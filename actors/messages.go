@@ -49,8 +49,8 @@ type DirectSend struct {
 	Content
 	From, To parley.AgentID
 	// Lookups of the recipient; To is zero if the recipient is unknown.
-	ToKnown, ToRevoked, ToGroupsOnly bool
-	RecipientGroups                  []*agent.Membership
+	ToKnown, ToRevoked, ToGroupsOnly, ToBlocks bool
+	RecipientGroups                            []*agent.Membership
 	// KeyExchange: the message distributes or requests a sender key.
 	KeyExchange bool
 	Parent      parley.ConversationID
@@ -77,6 +77,8 @@ type ReplyTo struct {
 	ToRevoked bool
 	// Apart is a lookup: isolation keeps From and To from talking.
 	Apart bool
+	// Barred is a lookup: To blocks From.
+	Barred bool
 	// Continues: the caller named no original, see conversation.Reply.
 	Continues bool
 	// Copy: the original is a copy of a broadcast.
@@ -100,8 +102,8 @@ type ChangeStatus struct {
 	By     []parley.AgentID
 	Status string
 	Reason string
-	// Apart is a lookup, see conversation.ChangeStatus.
-	Apart bool
+	// Apart and Barred are lookups, see conversation.ChangeStatus.
+	Apart, Barred bool
 }
 
 // Posted is a stored message.
@@ -250,7 +252,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	}
 	ask := agent.Send{
 		Type: s.Type, Recipient: s.To, RecipientKnown: s.ToKnown, RecipientRevoked: s.ToRevoked,
-		RecipientGroupsOnly: s.ToGroupsOnly, RecipientGroups: s.RecipientGroups, KeyExchange: s.KeyExchange, Parent: s.ParentFact,
+		RecipientOrg: s.ToOrg, RecipientGroupsOnly: s.ToGroupsOnly, RecipientBlocks: s.ToBlocks, RecipientGroups: s.RecipientGroups, KeyExchange: s.KeyExchange, Parent: s.ParentFact,
 	}
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
@@ -353,7 +355,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	ask := conversation.Reply{
-		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome, Lone: r.Lone, Continues: r.Continues,
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Barred: r.Barred, Outcome: r.Outcome, Lone: r.Lone, Continues: r.Continues,
 		MessageID: in.NextMessageID(t.Now, ms.entropy()),
 	}
 	if known != nil {
@@ -388,7 +390,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 }
 
 func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
-	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason, Apart: c.Apart}); err != nil {
+	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason, Apart: c.Apart, Barred: c.Barred}); err != nil {
 		return nil, err
 	}
 	announceStatus(t)

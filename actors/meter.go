@@ -82,12 +82,13 @@ func changes(request any) bool {
 	return true
 }
 
-// removes reports whether a request takes something away: deletes, revokes, leaves, acknowledges.
+// removes reports whether a request takes something away, or keeps it away: deletes, revokes,
+// leaves, declines, acknowledges, blocks.
 func removes(request any) bool {
 	switch commandOf(request).(type) {
 	case org.RevokeCredential,
-		agent.Revoke, agent.RetireKey, agent.RemovePQKey, agent.WithdrawCard, agent.RevokePollToken,
-		group.Remove, group.Delete, mlsAcknowledgment,
+		agent.Revoke, agent.RetireKey, agent.RemovePQKey, agent.WithdrawCard, agent.RevokePollToken, agent.SetBlock, agent.EndBlock,
+		group.Remove, group.Delete, group.EndRequest, mlsAcknowledgment,
 		webhook.Delete:
 		return true
 	}

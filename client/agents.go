@@ -40,6 +40,13 @@ type Agents struct {
 	// PollToken replaces an agent's poll token and returns the poll address. The former token
 	// stops working.
 	PollToken Call[parley.AgentID, api.PollToken] `call:"POST /agents/{id}/poll-token"`
+	// Block keeps an agent, or a whole organization, from beginning or continuing conversations
+	// with the agent in.ID. Repeating it has no effect.
+	Block Command[api.PutBlock] `call:"PUT /agents/{id}/blocks/{other} repeatable"`
+	// Unblock ends a block. Repeating it has no effect.
+	Unblock Command[api.DeleteBlock] `call:"DELETE /agents/{id}/blocks/{other} repeatable"`
+	// Blocks returns a page of what the agent in.ID blocks, oldest first.
+	Blocks Call[api.ListBlocks, api.Page[api.Block]] `call:"GET /agents/{id}/blocks"`
 
 	s *Session
 }

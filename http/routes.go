@@ -129,6 +129,9 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.VerifySVID),
 		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.WebFinger).As(api.MediaJRD).WithBadRequest(),
 		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.DID).As(api.MediaDID),
+		rest.Typed(put, "/agents/{id}/blocks/{other}", rest.Bearer, 204, "Block an agent or an organization.", ofAgent.PutBlock),
+		rest.Typed(remove, "/agents/{id}/blocks/{other}", rest.Bearer, 204, "End a block.", ofAgent.DeleteBlock),
+		rest.Typed(get, "/agents/{id}/blocks", rest.Bearer, 200, "What an agent blocks, oldest first.", ofAgent.ListBlocks),
 		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.OfAgent),
 	}
 }

@@ -113,11 +113,15 @@ type Send struct {
 	Prior     *Prior
 	Type      string
 	Recipient parley.AgentID
+	// RecipientOrg owns the recipient.
+	RecipientOrg parley.OrgID
 	// RecipientKnown, RecipientRevoked and RecipientGroupsOnly are lookups of the
-	// recipient; the last is its incoming policy.
+	// recipient; the last is its incoming policy, or that it blocks the sender, which is
+	// answered alike.
 	RecipientKnown      bool
 	RecipientRevoked    bool
 	RecipientGroupsOnly bool
+	RecipientBlocks     bool
 	Parent              ParentFact
 	// RecipientGroups is a lookup: the recipient's memberships.
 	RecipientGroups []*Membership
@@ -212,6 +216,10 @@ func Tag(e Event) byte {
 		return 16
 	case *KeyPackagesExpired:
 		return 17
+	case *Blocked:
+		return 18
+	case *Unblocked:
+		return 19
 	}
 	panic("agent: unknown event")
 }
@@ -253,6 +261,10 @@ func New(tag byte) (Event, bool) {
 		return &KeyPackageClaimed{}, true
 	case 17:
 		return &KeyPackagesExpired{}, true
+	case 18:
+		return &Blocked{}, true
+	case 19:
+		return &Unblocked{}, true
 	}
 	return nil, false
 }
@@ -276,7 +288,9 @@ var (
 	ErrUnknownParent    = parley.ErrNotFound.Saying("There is no such parent conversation.")
 	ErrNotInParent      = parley.ErrNotOwner.Saying("The sender takes no part in the parent conversation.")
 	ErrOutgoingPolicy   = parley.Refuse(parley.Forbidden, "outgoing_policy", "The sender's outgoing policy allows messages to groups only.")
-	ErrIncomingPolicy   = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
+	ErrIncomingPolicy   = parley.ErrIncomingPolicy
+	// ErrRecipientBlocked is the sender's own block.
+	ErrRecipientBlocked = ErrOutgoingPolicy.Saying("The sender blocks the recipient.")
 	// ErrIsolationConflict: creating a group counts as joining it.
 	ErrIsolationConflict = parley.Refuse(parley.Conflict, "isolation_conflict", "An agent of an isolated group is in no other group.")
 	ErrSelfMessage       = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself. Name another sender of your organization by from_handle or the acting-agent header.")
@@ -322,6 +336,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideStoreKeyPackages(s, c, now)
 	case ClaimKeyPackage:
 		return decideClaimKeyPackage(s, c, now)
+	case SetBlock:
+		return decideSetBlock(s, c, now)
+	case EndBlock:
+		return decideEndBlock(s, c, now)
 	}
 	panic("agent: unknown command")
 }
@@ -430,7 +448,9 @@ func judgeSend(s *State, c Send) error {
 		return parley.ErrIsolatedAgent
 	case s.GetOutgoingPolicy() == GroupsOnly && !c.exempt(s):
 		return ErrOutgoingPolicy
-	case c.RecipientGroupsOnly && !c.exempt(s):
+	case s.HasBlocked(c.Recipient, c.RecipientOrg) && !c.exempt(s):
+		return ErrRecipientBlocked
+	case (c.RecipientGroupsOnly || c.RecipientBlocks) && !c.exempt(s):
 		return ErrIncomingPolicy
 	case c.Recipient == s.AgentID():
 		return ErrSelfMessage

@@ -400,6 +400,77 @@ func (x *KeyLeaf) GetPq() []byte {
 	return nil
 }
 
+// Block is an agent, or a whole organization, from which the agent hears nothing.
+type Block struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for the whole organization.
+	Agent []byte `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Org   []byte `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	AtMs  int64  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Counts the blocks that the agent ever made, from 1.
+	Number        uint32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Block) Reset() {
+	*x = Block{}
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Block) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Block) ProtoMessage() {}
+
+func (x *Block) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Block.ProtoReflect.Descriptor instead.
+func (*Block) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Block) GetAgent() []byte {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Block) GetOrg() []byte {
+	if x != nil {
+		return x.Org
+	}
+	return nil
+}
+
+func (x *Block) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Block) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // State is an agent, folded from its events.
 type State struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -452,13 +523,17 @@ type State struct {
 	HandedOut uint32 `protobuf:"varint,42,opt,name=handed_out,json=handedOut,proto3" json:"handed_out,omitempty"`
 	// How often KeyPackages were stored, claimed or found expired.
 	KeyPackageRevision uint32 `protobuf:"varint,43,opt,name=key_package_revision,json=keyPackageRevision,proto3" json:"key_package_revision,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Oldest first.
+	Blocks []*Block `protobuf:"bytes,50,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	// How many were ever made.
+	BlocksMade    uint32 `protobuf:"varint,51,opt,name=blocks_made,json=blocksMade,proto3" json:"blocks_made,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +545,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +558,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *State) GetId() []byte {
@@ -675,6 +750,20 @@ func (x *State) GetKeyPackageRevision() uint32 {
 	return 0
 }
 
+func (x *State) GetBlocks() []*Block {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *State) GetBlocksMade() uint32 {
+	if x != nil {
+		return x.BlocksMade
+	}
+	return 0
+}
+
 // Created: the agent exists.
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +785,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +797,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +810,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Created) GetId() []byte {
@@ -822,7 +911,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +923,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +936,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Changed) GetHumanOversight() bool {
@@ -898,7 +987,7 @@ type KeysRotated struct {
 
 func (x *KeysRotated) Reset() {
 	*x = KeysRotated{}
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +999,7 @@ func (x *KeysRotated) String() string {
 func (*KeysRotated) ProtoMessage() {}
 
 func (x *KeysRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1012,7 @@ func (x *KeysRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRotated.ProtoReflect.Descriptor instead.
 func (*KeysRotated) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KeysRotated) GetSigningKey() []byte {
@@ -965,7 +1054,7 @@ type PollTokenIssued struct {
 
 func (x *PollTokenIssued) Reset() {
 	*x = PollTokenIssued{}
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1066,7 @@ func (x *PollTokenIssued) String() string {
 func (*PollTokenIssued) ProtoMessage() {}
 
 func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1079,7 @@ func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenIssued.ProtoReflect.Descriptor instead.
 func (*PollTokenIssued) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PollTokenIssued) GetHash() []byte {
@@ -1017,7 +1106,7 @@ type PollTokenRevoked struct {
 
 func (x *PollTokenRevoked) Reset() {
 	*x = PollTokenRevoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1118,7 @@ func (x *PollTokenRevoked) String() string {
 func (*PollTokenRevoked) ProtoMessage() {}
 
 func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1131,7 @@ func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenRevoked.ProtoReflect.Descriptor instead.
 func (*PollTokenRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PollTokenRevoked) GetAtMs() int64 {
@@ -1063,7 +1152,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1164,7 @@ func (x *Revoked) String() string {
 func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1177,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Revoked) GetAtMs() int64 {
@@ -1119,7 +1208,7 @@ type Entered struct {
 
 func (x *Entered) Reset() {
 	*x = Entered{}
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1220,7 @@ func (x *Entered) String() string {
 func (*Entered) ProtoMessage() {}
 
 func (x *Entered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1233,7 @@ func (x *Entered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entered.ProtoReflect.Descriptor instead.
 func (*Entered) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Entered) GetGroup() []byte {
@@ -1188,7 +1277,7 @@ type Departed struct {
 
 func (x *Departed) Reset() {
 	*x = Departed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1289,7 @@ func (x *Departed) String() string {
 func (*Departed) ProtoMessage() {}
 
 func (x *Departed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1302,7 @@ func (x *Departed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Departed.ProtoReflect.Descriptor instead.
 func (*Departed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Departed) GetGroup() []byte {
@@ -1252,7 +1341,7 @@ type KeysBound struct {
 
 func (x *KeysBound) Reset() {
 	*x = KeysBound{}
-	mi := &file_actors_agent_agent_proto_msgTypes[14]
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1353,7 @@ func (x *KeysBound) String() string {
 func (*KeysBound) ProtoMessage() {}
 
 func (x *KeysBound) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[14]
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1366,7 @@ func (x *KeysBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysBound.ProtoReflect.Descriptor instead.
 func (*KeysBound) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{14}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KeysBound) GetBinding() *KeyBinding {
@@ -1322,7 +1411,7 @@ type KeyDistrusted struct {
 
 func (x *KeyDistrusted) Reset() {
 	*x = KeyDistrusted{}
-	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1423,7 @@ func (x *KeyDistrusted) String() string {
 func (*KeyDistrusted) ProtoMessage() {}
 
 func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1436,7 @@ func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDistrusted.ProtoReflect.Descriptor instead.
 func (*KeyDistrusted) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{15}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KeyDistrusted) GetCurve() string {
@@ -1391,7 +1480,7 @@ type PQKeySet struct {
 
 func (x *PQKeySet) Reset() {
 	*x = PQKeySet{}
-	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	mi := &file_actors_agent_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1492,7 @@ func (x *PQKeySet) String() string {
 func (*PQKeySet) ProtoMessage() {}
 
 func (x *PQKeySet) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	mi := &file_actors_agent_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1505,7 @@ func (x *PQKeySet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PQKeySet.ProtoReflect.Descriptor instead.
 func (*PQKeySet) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{16}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PQKeySet) GetAlgorithm() string {
@@ -1458,7 +1547,7 @@ type PQKeyRemoved struct {
 
 func (x *PQKeyRemoved) Reset() {
 	*x = PQKeyRemoved{}
-	mi := &file_actors_agent_agent_proto_msgTypes[17]
+	mi := &file_actors_agent_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1559,7 @@ func (x *PQKeyRemoved) String() string {
 func (*PQKeyRemoved) ProtoMessage() {}
 
 func (x *PQKeyRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[17]
+	mi := &file_actors_agent_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1572,7 @@ func (x *PQKeyRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PQKeyRemoved.ProtoReflect.Descriptor instead.
 func (*PQKeyRemoved) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{17}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PQKeyRemoved) GetAtMs() int64 {
@@ -1513,7 +1602,7 @@ type KeyPackagesStored struct {
 
 func (x *KeyPackagesStored) Reset() {
 	*x = KeyPackagesStored{}
-	mi := &file_actors_agent_agent_proto_msgTypes[18]
+	mi := &file_actors_agent_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1614,7 @@ func (x *KeyPackagesStored) String() string {
 func (*KeyPackagesStored) ProtoMessage() {}
 
 func (x *KeyPackagesStored) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[18]
+	mi := &file_actors_agent_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1627,7 @@ func (x *KeyPackagesStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPackagesStored.ProtoReflect.Descriptor instead.
 func (*KeyPackagesStored) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{18}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KeyPackagesStored) GetCount() uint32 {
@@ -1572,7 +1661,7 @@ type KeyPackageClaimed struct {
 
 func (x *KeyPackageClaimed) Reset() {
 	*x = KeyPackageClaimed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[19]
+	mi := &file_actors_agent_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1673,7 @@ func (x *KeyPackageClaimed) String() string {
 func (*KeyPackageClaimed) ProtoMessage() {}
 
 func (x *KeyPackageClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[19]
+	mi := &file_actors_agent_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1686,7 @@ func (x *KeyPackageClaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPackageClaimed.ProtoReflect.Descriptor instead.
 func (*KeyPackageClaimed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{19}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KeyPackageClaimed) GetAtMs() int64 {
@@ -1622,7 +1711,7 @@ type KeyPackagesExpired struct {
 
 func (x *KeyPackagesExpired) Reset() {
 	*x = KeyPackagesExpired{}
-	mi := &file_actors_agent_agent_proto_msgTypes[20]
+	mi := &file_actors_agent_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1723,7 @@ func (x *KeyPackagesExpired) String() string {
 func (*KeyPackagesExpired) ProtoMessage() {}
 
 func (x *KeyPackagesExpired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[20]
+	mi := &file_actors_agent_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1736,7 @@ func (x *KeyPackagesExpired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPackagesExpired.ProtoReflect.Descriptor instead.
 func (*KeyPackagesExpired) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{20}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeyPackagesExpired) GetKept() uint32 {
@@ -1672,6 +1761,105 @@ func (x *KeyPackagesExpired) GetHandedOut() uint32 {
 }
 
 func (x *KeyPackagesExpired) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Blocked: the agent hears nothing more from this agent or organization.
+type Blocked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Block         *Block                 `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Blocked) Reset() {
+	*x = Blocked{}
+	mi := &file_actors_agent_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Blocked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Blocked) ProtoMessage() {}
+
+func (x *Blocked) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Blocked.ProtoReflect.Descriptor instead.
+func (*Blocked) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Blocked) GetBlock() *Block {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+// Unblocked: it hears from it again.
+type Unblocked struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the block.
+	Number        uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	AtMs          int64  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unblocked) Reset() {
+	*x = Unblocked{}
+	mi := &file_actors_agent_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unblocked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unblocked) ProtoMessage() {}
+
+func (x *Unblocked) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unblocked.ProtoReflect.Descriptor instead.
+func (*Unblocked) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Unblocked) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Unblocked) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -1715,7 +1903,12 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\n" +
 	"encryption\x18\x04 \x01(\fR\n" +
 	"encryption\x12\x0e\n" +
-	"\x02pq\x18\x05 \x01(\fR\x02pq\"\xf7\a\n" +
+	"\x02pq\x18\x05 \x01(\fR\x02pq\"\\\n" +
+	"\x05Block\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\fR\x05agent\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\fR\x03org\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number\"\xc8\b\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1752,7 +1945,10 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"lastResort\x12\x1d\n" +
 	"\n" +
 	"handed_out\x18* \x01(\rR\thandedOut\x120\n" +
-	"\x14key_package_revision\x18+ \x01(\rR\x12keyPackageRevision\"\x8e\x03\n" +
+	"\x14key_package_revision\x18+ \x01(\rR\x12keyPackageRevision\x12.\n" +
+	"\x06blocks\x182 \x03(\v2\x16.parley.v1.agent.BlockR\x06blocks\x12\x1f\n" +
+	"\vblocks_made\x183 \x01(\rR\n" +
+	"blocksMade\"\x8e\x03\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1832,7 +2028,12 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"lastResort\x12\x1d\n" +
 	"\n" +
 	"handed_out\x18\x03 \x01(\rR\thandedOut\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"7\n" +
+	"\aBlocked\x12,\n" +
+	"\x05block\x18\x01 \x01(\v2\x16.parley.v1.agent.BlockR\x05block\"8\n" +
+	"\tUnblocked\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
 	file_actors_agent_agent_proto_rawDescOnce sync.Once
@@ -1846,50 +2047,55 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_actors_agent_agent_proto_goTypes = []any{
 	(*FormerKey)(nil),          // 0: parley.v1.agent.FormerKey
 	(*KeyBinding)(nil),         // 1: parley.v1.agent.KeyBinding
 	(*Membership)(nil),         // 2: parley.v1.agent.Membership
 	(*PQKey)(nil),              // 3: parley.v1.agent.PQKey
 	(*KeyLeaf)(nil),            // 4: parley.v1.agent.KeyLeaf
-	(*State)(nil),              // 5: parley.v1.agent.State
-	(*Created)(nil),            // 6: parley.v1.agent.Created
-	(*Changed)(nil),            // 7: parley.v1.agent.Changed
-	(*KeysRotated)(nil),        // 8: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),    // 9: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil),   // 10: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),            // 11: parley.v1.agent.Revoked
-	(*Entered)(nil),            // 12: parley.v1.agent.Entered
-	(*Departed)(nil),           // 13: parley.v1.agent.Departed
-	(*KeysBound)(nil),          // 14: parley.v1.agent.KeysBound
-	(*KeyDistrusted)(nil),      // 15: parley.v1.agent.KeyDistrusted
-	(*PQKeySet)(nil),           // 16: parley.v1.agent.PQKeySet
-	(*PQKeyRemoved)(nil),       // 17: parley.v1.agent.PQKeyRemoved
-	(*KeyPackagesStored)(nil),  // 18: parley.v1.agent.KeyPackagesStored
-	(*KeyPackageClaimed)(nil),  // 19: parley.v1.agent.KeyPackageClaimed
-	(*KeyPackagesExpired)(nil), // 20: parley.v1.agent.KeyPackagesExpired
-	(*Card)(nil),               // 21: parley.v1.agent.Card
+	(*Block)(nil),              // 5: parley.v1.agent.Block
+	(*State)(nil),              // 6: parley.v1.agent.State
+	(*Created)(nil),            // 7: parley.v1.agent.Created
+	(*Changed)(nil),            // 8: parley.v1.agent.Changed
+	(*KeysRotated)(nil),        // 9: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),    // 10: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil),   // 11: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),            // 12: parley.v1.agent.Revoked
+	(*Entered)(nil),            // 13: parley.v1.agent.Entered
+	(*Departed)(nil),           // 14: parley.v1.agent.Departed
+	(*KeysBound)(nil),          // 15: parley.v1.agent.KeysBound
+	(*KeyDistrusted)(nil),      // 16: parley.v1.agent.KeyDistrusted
+	(*PQKeySet)(nil),           // 17: parley.v1.agent.PQKeySet
+	(*PQKeyRemoved)(nil),       // 18: parley.v1.agent.PQKeyRemoved
+	(*KeyPackagesStored)(nil),  // 19: parley.v1.agent.KeyPackagesStored
+	(*KeyPackageClaimed)(nil),  // 20: parley.v1.agent.KeyPackageClaimed
+	(*KeyPackagesExpired)(nil), // 21: parley.v1.agent.KeyPackagesExpired
+	(*Blocked)(nil),            // 22: parley.v1.agent.Blocked
+	(*Unblocked)(nil),          // 23: parley.v1.agent.Unblocked
+	(*Card)(nil),               // 24: parley.v1.agent.Card
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0,  // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
 	2,  // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
 	1,  // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
-	21, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
+	24, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
 	3,  // 4: parley.v1.agent.State.pq_key:type_name -> parley.v1.agent.PQKey
-	4,  // 5: parley.v1.agent.Created.leaf:type_name -> parley.v1.agent.KeyLeaf
-	4,  // 6: parley.v1.agent.KeysRotated.leaf:type_name -> parley.v1.agent.KeyLeaf
-	4,  // 7: parley.v1.agent.Revoked.leaf:type_name -> parley.v1.agent.KeyLeaf
-	1,  // 8: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
-	4,  // 9: parley.v1.agent.KeysBound.leaf:type_name -> parley.v1.agent.KeyLeaf
-	4,  // 10: parley.v1.agent.KeyDistrusted.leaf:type_name -> parley.v1.agent.KeyLeaf
-	4,  // 11: parley.v1.agent.PQKeySet.leaf:type_name -> parley.v1.agent.KeyLeaf
-	4,  // 12: parley.v1.agent.PQKeyRemoved.leaf:type_name -> parley.v1.agent.KeyLeaf
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 5: parley.v1.agent.State.blocks:type_name -> parley.v1.agent.Block
+	4,  // 6: parley.v1.agent.Created.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 7: parley.v1.agent.KeysRotated.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 8: parley.v1.agent.Revoked.leaf:type_name -> parley.v1.agent.KeyLeaf
+	1,  // 9: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
+	4,  // 10: parley.v1.agent.KeysBound.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 11: parley.v1.agent.KeyDistrusted.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 12: parley.v1.agent.PQKeySet.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 13: parley.v1.agent.PQKeyRemoved.leaf:type_name -> parley.v1.agent.KeyLeaf
+	5,  // 14: parley.v1.agent.Blocked.block:type_name -> parley.v1.agent.Block
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -1898,14 +2104,14 @@ func file_actors_agent_agent_proto_init() {
 		return
 	}
 	file_actors_agent_card_proto_init()
-	file_actors_agent_agent_proto_msgTypes[7].OneofWrappers = []any{}
+	file_actors_agent_agent_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

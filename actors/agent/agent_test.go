@@ -248,6 +248,7 @@ func TestGolden(t *testing.T) {
 			Card: &agent.Card{CreatedMs: at + 9, UpdatedMs: at + 10, IsPublic: true, A2AEnabled: true, ShownMs: at + 11}, CardRevision: 300,
 			PqKey:     &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12},
 			KeyLeaves: 300, KeyPackages: 300, LastResort: true, HandedOut: 400, KeyPackageRevision: 500,
+			Blocks: []*agent.Block{{Agent: id, Org: org, AtMs: at, Number: 300}}, BlocksMade: 300,
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -274,6 +275,8 @@ func TestGolden(t *testing.T) {
 			&agent.KeyPackagesStored{Count: 300, LastResort: true, AtMs: at},
 			&agent.KeyPackageClaimed{AtMs: at},
 			&agent.KeyPackagesExpired{Kept: 300, LastResort: true, HandedOut: 400, AtMs: at},
+			&agent.Blocked{Block: &agent.Block{Agent: id, Org: org, AtMs: at, Number: 300}},
+			&agent.Unblocked{Number: 300, AtMs: at},
 		},
 	)
 }

@@ -45,6 +45,10 @@ func Evolve(s *State, e Event) {
 		s.PqKey, s.KeysMs = &PQKey{Algorithm: e.Algorithm, Raw: e.Raw, SinceMs: e.AtMs}, e.AtMs
 	case *PQKeyRemoved:
 		s.PqKey, s.KeysMs = nil, e.AtMs
+	case *Blocked:
+		s.Blocks, s.BlocksMade = append(s.Blocks, e.Block), e.Block.GetNumber()
+	case *Unblocked:
+		s.Blocks = slices.DeleteFunc(slices.Clone(s.Blocks), func(b *Block) bool { return b.GetNumber() == e.Number })
 	case *KeyPackagesStored:
 		s.KeyPackages, s.LastResort = s.KeyPackages+e.Count, s.LastResort || e.LastResort
 		s.KeyPackageRevision++

@@ -50,7 +50,7 @@ func leafOf(e Event) **KeyLeaf {
 		return &e.Leaf
 	case *Revoked:
 		return &e.Leaf
-	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // not about keys
+	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired, *Blocked, *Unblocked: // not about keys
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ var (
 	wishes = rapid.SampledFrom([]string{
 		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
 		"enter", "depart", "enter", "bind", "bind", "retire",
-		"card", "card", "no card", "pq", "pq", "no pq", "store", "store", "claim",
+		"card", "card", "no card", "pq", "pq", "no pq", "store", "store", "claim", "block", "block", "unblock",
 	})
 	pqNames      = []string{"pq1", "pq2"}
 	pqAlgorithms = []string{parley.MLKEM768, parley.XWing}
@@ -107,6 +107,12 @@ func (o *oracle) wish(t *rapid.T, now time.Time) agent.Command {
 		return o.wishToClaim(t)
 	case "no card":
 		return agent.WithdrawCard{}
+	case "block":
+		other, org := blockable(t)
+		return agent.SetBlock{Agent: other, Org: org}
+	case "unblock":
+		other, org := blockable(t)
+		return agent.EndBlock{Agent: other, Org: org}
 	}
 	return o.wishToSend(t)
 }
@@ -148,8 +154,9 @@ func (o *oracle) wishToSend(t *rapid.T) agent.Send {
 	c := agent.Send{
 		Type: types.Draw(t, "type"), Recipient: recipients.Draw(t, "to"), KeyExchange: rapid.Bool().Draw(t, "keys"),
 		RecipientKnown: !rarely.Draw(t, "unknown"), RecipientRevoked: rarely.Draw(t, "revoked"), RecipientGroupsOnly: rarely.Draw(t, "closed"),
-		RecipientGroups: o.company(t),
+		RecipientGroups: o.company(t), RecipientBlocks: rarely.Draw(t, "barred"),
 	}
+	c.RecipientOrg = owners[c.Recipient]
 	if rapid.Bool().Draw(t, "parent") {
 		c.Parent = agent.ParentFact{Named: true, Known: !rarely.Draw(t, "no parent"), Participant: !rarely.Draw(t, "a stranger's")}
 	}
@@ -175,7 +182,7 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"Revoke: no agent", "Revoke: again", "Revoke: revoked",
 		"Send: sent before", "Send: another under the key", "Send: sender not here yet", "Send: sender revoked",
 		"Send: unknown recipient", "Send: recipient revoked", "Send: unknown parent", "Send: not in the parent",
-		"Send: sender's policy", "Send: recipient's policy", "Send: to itself", "Send: sent",
+		"Send: sender's policy", "Send: recipient's policy", "Send: blocked by the sender", "Send: blocked by the recipient", "Send: to itself", "Send: sent",
 		"Send: kept apart",
 		"Enter: no agent", "Enter: revoked", "Enter: again", "Enter: into isolation", "Enter: out of isolation",
 		"Enter: entered", "Enter: entered anew",
@@ -184,6 +191,8 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"WithdrawCard: no agent", "WithdrawCard: revoked", "WithdrawCard: nothing new", "WithdrawCard: changed",
 		"SetPQKey: no agent", "SetPQKey: revoked", "SetPQKey: nothing new", "SetPQKey: changed",
 		"Logged: refused", "Logged: no leaf", "Logged: a leaf", "Logged: two leaves",
+		"SetBlock: no agent", "SetBlock: revoked", "SetBlock: itself", "SetBlock: nothing new", "SetBlock: changed",
+		"EndBlock: no agent", "EndBlock: revoked", "EndBlock: nothing new", "EndBlock: changed",
 		"RemovePQKey: no agent", "RemovePQKey: revoked", "RemovePQKey: nothing new", "RemovePQKey: changed",
 		"StoreKeyPackages: no agent", "StoreKeyPackages: revoked", "StoreKeyPackages: another key", "StoreKeyPackages: reused", "StoreKeyPackages: too many",
 		"StoreKeyPackages: stored", "StoreKeyPackages: expired", "StoreKeyPackages: nothing new",
@@ -195,6 +204,7 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"ErrNotHere": agent.ErrNotHere, "ErrSenderRevoked": agent.ErrSenderRevoked, "ErrUnknownRecipient": agent.ErrUnknownRecipient,
 		"ErrRecipientRevoked": agent.ErrRecipientRevoked, "ErrUnknownParent": agent.ErrUnknownParent, "ErrNotInParent": agent.ErrNotInParent,
 		"ErrOutgoingPolicy": agent.ErrOutgoingPolicy, "ErrIncomingPolicy": agent.ErrIncomingPolicy, "ErrSelfMessage": agent.ErrSelfMessage,
+		"ErrRecipientBlocked": agent.ErrRecipientBlocked, "ErrSelfBlock": agent.ErrSelfBlock,
 		"ErrIsolationConflict": agent.ErrIsolationConflict,
 		"ErrBindingSignature":  agent.ErrBindingSignature, "ErrPreviousSignature": agent.ErrPreviousSignature,
 		"ErrBindingStale": agent.ErrBindingStale, "ErrBindingAhead": agent.ErrBindingAhead,

@@ -36,6 +36,7 @@ type record struct {
 	pq                  pqKey
 	leaves              uint32 // of the key log
 	packages            keyPackages
+	blocks              []blocked // oldest first
 }
 
 // card is what is remembered of an agent's card; zero if there is none.
@@ -88,6 +89,7 @@ func (o *oracle) Visible(time.Time) any {
 			seen.former = append(seen.former, k)
 		}
 	}
+	seen.blocks = append([]blocked(nil), o.blocks...)
 	seen.bindings, seen.unboundMs, seen.keysMs, seen.inForce = append([]binding(nil), o.keys.bindings...), o.keys.unboundMs, o.keys.changedMs, -1
 	if o.keys.unboundMs == 0 {
 		seen.inForce = len(o.keys.bindings) - 1
@@ -132,6 +134,7 @@ func look(l *life) any {
 		}
 	}
 	seen.confined = s.Confined()
+	seen.blocks = seeBlocks(s)
 	return seen
 }
 
@@ -254,6 +257,10 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 		return o.enter(c)
 	case agent.StoreKeyPackages:
 		return o.storeKeyPackages(c)
+	case agent.SetBlock:
+		return o.setBlock(c, now)
+	case agent.EndBlock:
+		return o.endBlock(c)
 	}
 	panic("no such command")
 }
@@ -359,7 +366,9 @@ func (o *oracle) send(c agent.Send) actorstest.Verdict {
 		{c.Parent.Named && !c.Parent.Participant, "not in the parent", "403 not_owner"},
 		{o.apart(c), "kept apart", "403 isolated_agent"},
 		{!o.exempt(c) && o.outgoing == "groups_only", "sender's policy", "403 outgoing_policy"},
+		{!o.exempt(c) && o.blocksAny(c.Recipient, c.RecipientOrg), "blocked by the sender", "403 outgoing_policy"},
 		{!o.exempt(c) && c.RecipientGroupsOnly, "recipient's policy", "403 incoming_policy"},
+		{!o.exempt(c) && c.RecipientBlocks, "blocked by the recipient", "403 incoming_policy"},
 		{c.Recipient == o.id, "to itself", "422 self_message"},
 	} {
 		if rule.against {

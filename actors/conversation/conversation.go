@@ -178,6 +178,8 @@ type Reply struct {
 	ToRevoked bool
 	// Apart is a lookup: isolation keeps the two from talking.
 	Apart bool
+	// Barred is a lookup: To blocks From.
+	Barred bool
 	// Outcome is the status to which a reply of this type moves an A2A task, 0 for none.
 	Outcome Status
 	// Lone: the reply asks to be the whole answer to an A2A task, a message instead of a task.
@@ -206,6 +208,9 @@ type ChangeStatus struct {
 	// Apart is a lookup: isolation keeps the participants of a conversation of two from
 	// talking. It bars a reason, which is text, but no change without one.
 	Apart bool
+	// Barred is a lookup: one of the participants that do not ask for the change blocks one that
+	// may. It bars a reason too.
+	Barred bool
 }
 
 func (Start) command()        {}
@@ -337,6 +342,8 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 		return nil, ErrRecipientRevoked
 	case c.Apart:
 		return nil, parley.ErrIsolatedAgent
+	case c.Barred:
+		return nil, parley.ErrIncomingPolicy
 	case s.Terminal():
 		return nil, s.Closed()
 	}
@@ -412,6 +419,9 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 	}
 	if c.Apart && c.Reason != "" {
 		return nil, parley.ErrIsolatedAgent
+	}
+	if c.Barred && c.Reason != "" {
+		return nil, parley.ErrIncomingPolicy
 	}
 	if !s.allows(to) {
 		return nil, s.NoTransition()

@@ -275,7 +275,10 @@ type Request struct {
 	Approvals  int32 `protobuf:"varint,15,opt,name=approvals,proto3" json:"approvals,omitempty"`
 	Denials    int32 `protobuf:"varint,16,opt,name=denials,proto3" json:"denials,omitempty"`
 	// Why the seat could not be given; empty otherwise.
-	Reason        string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The agent blocks the one that invites or nominates it, or the group's owner: it hears
+	// nothing of the request.
+	Unseen        bool `protobuf:"varint,18,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +430,13 @@ func (x *Request) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Request) GetUnseen() bool {
+	if x != nil {
+		return x.Unseen
+	}
+	return false
 }
 
 // Seat is a place in a group. Numbers are dense, from 1, and never used twice.
@@ -2141,7 +2151,7 @@ var File_actors_group_group_proto protoreflect.FileDescriptor
 
 const file_actors_group_group_proto_rawDesc = "" +
 	"\n" +
-	"\x18actors/group/group.proto\x12\x0fparley.v1.group\"\xf3\x03\n" +
+	"\x18actors/group/group.proto\x12\x0fparley.v1.group\"\x8b\x04\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -2166,7 +2176,8 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"electorate\x12\x1c\n" +
 	"\tapprovals\x18\x0f \x01(\x05R\tapprovals\x12\x18\n" +
 	"\adenials\x18\x10 \x01(\x05R\adenials\x12\x16\n" +
-	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xb8\x01\n" +
+	"\x06reason\x18\x11 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06unseen\x18\x12 \x01(\bR\x06unseen\"\xb8\x01\n" +
 	"\x04Seat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +

@@ -42,6 +42,8 @@ type headline struct {
 	note  []byte
 	// also is a member that is told besides the admins, zero for none.
 	also parley.AgentID
+	// unseen: the agent itself is not told.
+	unseen bool
 }
 
 func replayGroup(r *replay) {
@@ -79,6 +81,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		g.failed(err)
 		g.expect(requestRows, g.id[:], r.GetId(), data)
 		g.news(r.AgentID(), record.RequestResolved, r.GetId())
+		g.pendingNews[len(g.pendingNews)-1].unseen = r.GetUnseen()
 		g.pendingNews[len(g.pendingNews)-1].also = parley.IDFromBytes[parley.AgentID](e.GetTold())
 	case *group.Left:
 		g.movedMs = e.GetAtMs()
@@ -138,10 +141,14 @@ func (g *groupReplay) filed(r *group.Request) {
 		return
 	}
 	g.news(r.AgentID(), record.RequestCreated, r.GetId())
+	g.pendingNews[len(g.pendingNews)-1].unseen = r.GetUnseen()
 }
 
 // invited expects the news of an invitation in the feed of the invited agent alone.
 func (g *groupReplay) invited(r *group.Request) {
+	if r.GetUnseen() {
+		return
+	}
 	agent := r.AgentID()
 	g.expect(groupNews, agent[:], g.id[:], append([]byte{record.Invited}, r.GetId()...))
 }
@@ -173,7 +180,9 @@ func (g *groupReplay) news(about parley.AgentID, kind byte, request []byte) {
 // notify expects the pending events in the feeds of all agents concerned.
 func (g *groupReplay) notify() {
 	for _, h := range g.pendingNews {
-		g.expect(groupNews, h.about[:], g.id[:], h.note)
+		if !h.unseen {
+			g.expect(groupNews, h.about[:], g.id[:], h.note)
+		}
 		if m, member := g.state.Member(h.also); member && m.Role != group.Admin && m.Agent != h.about {
 			g.expect(groupNews, h.also[:], g.id[:], h.note)
 		}

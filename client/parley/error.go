@@ -123,6 +123,9 @@ var (
 	ErrNotFound       = Refuse(NotFound, "not_found", "There is no such resource.")
 	ErrGone           = Refuse(Gone, "gone", "The resource has been permanently removed.")
 	ErrNotOwner       = Refuse(Forbidden, "not_owner", "Your organization has no part in this resource.")
+	// ErrIncomingPolicy rejects messages that the recipient takes through groups only, and
+	// those of whom it blocks, alike.
+	ErrIncomingPolicy = Refuse(Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
 	// ErrIsolatedAgent rejects messages between a member of an isolated group and an
 	// agent outside. // spec: Join request and membership
 	ErrIsolatedAgent = Refuse(Forbidden, "isolated_agent", "Sender and recipient may not talk: one of them is confined to a group that the other is not in.")

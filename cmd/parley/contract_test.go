@@ -214,15 +214,27 @@ func TestContractControl(t *testing.T) {
 		}
 	}
 	for _, p := range []promise{
-		{kind: "route", name: "POST /groups/{}/invite"}, {kind: "flag", name: "--poll-limit"}, {kind: "flag", name: "parley cluster init --advertise"},
-		{kind: "command", name: "parley org hold"}, {kind: "code", name: "legal_hold"}, {kind: "event", name: "group.member.left"}, {kind: "status", name: "declined"},
-		{kind: "quota", name: "invitations_per_day"}, {kind: "rate", name: "pair"}, {kind: "member", name: "you_may_vote_reason"},
+		{kind: "route", name: "POST /groups/{}/invite"},
+		{kind: "flag", name: "--poll-limit"},
+		{kind: "flag", name: "parley cluster init --advertise"},
+		{kind: "command", name: "parley org hold"},
+		{kind: "code", name: "legal_hold"},
+		{kind: "event", name: "group.member.left"},
+		{kind: "status", name: "declined"},
+		{kind: "quota", name: "invitations_per_day"},
+		{kind: "rate", name: "pair"},
+		{kind: "member", name: "you_may_vote_reason"},
 	} {
 		change(p, false, "is promised, but")
 	}
 	for _, p := range []promise{
-		{kind: "route", name: "POST /blobs"}, {kind: "flag", name: "--retention"}, {kind: "command", name: "parley audit"}, {kind: "code", name: "lease_lost"},
-		{kind: "event", name: "contact.knocked"}, {kind: "quota", name: "scoped_credentials"}, {kind: "member", name: "lease_until"},
+		{kind: "route", name: "POST /blobs"},
+		{kind: "flag", name: "--retention"},
+		{kind: "command", name: "parley audit"},
+		{kind: "code", name: "lease_lost"},
+		{kind: "event", name: "contact.knocked"},
+		{kind: "quota", name: "scoped_credentials"},
+		{kind: "member", name: "lease_until"},
 	} {
 		change(p, true, "the mark has to go")
 	}

@@ -47,6 +47,7 @@ type commands struct {
 	Ack          cli.AckCmd             `cmd:"" help:"Mark messages of an agent's inbox as read."`
 	Trace        cli.TraceCmd           `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
 	Receipt      cli.ReceiptCmd         `cmd:"" help:"Get the server's signed proof that it accepted a message, and check such proofs."`
+	Block        cli.BlockCmd           `cmd:"" help:"Keep agents and organizations from reaching an agent."`
 	Conversation cli.ConversationCmd    `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
 	Webhook      webhook.WebhookCmd     `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
 	A2A          a2a.A2ACmd             `cmd:"" name:"a2a" help:"Write to agents over the A2A bridge, and answer their tasks."`

@@ -24,6 +24,7 @@ type inviteRun struct {
 	service Requests
 	call    *rest.Call
 	group   api.Group // only its id, names and isolation may be known
+	owner   parley.OrgID
 	// by is the inviter, nil if none of the caller's agents may invite. The group's rules
 	// then refuse.
 	by       *agent.State
@@ -76,7 +77,7 @@ func (s Requests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
 	if n := len(g.FirstMembers); n > 0 {
 		by.Agent = g.FirstMembers[n-1]
 	}
-	v.group = view.Group(g)
+	v.group, v.owner = view.Group(g), g.Org
 	if v.group.Handle, err = s.Access.Handle(c.Context(), g.Org, g.Name); err != nil {
 		return nil, err
 	}
@@ -209,11 +210,16 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 		if err != nil {
 			return to, nil, err
 		}
-		invitation.Agent = to.AgentID()
+		invitation.Agent, invitation.Unseen = to.AgentID(), v.unseen(to)
 		invitation.Notice = v.notice(to, handle, ask.MessageFrom(v.group.Isolated))
 	}
 	r, err = v.service.Node.Groups.Invite(v.call.Context(), v.group.ID, invitation)
 	return to, r, err
+}
+
+// unseen reports whether an agent blocks the inviter, or the owner of the group.
+func (v *inviteRun) unseen(to *agent.State) bool {
+	return v.by != nil && to.HasBlocked(v.by.AgentID(), v.by.Owner()) || to.HasBlocked(parley.AgentID{}, v.owner)
 }
 
 // target returns the agent with an id or a handle, active or revoked, or nil if there is
@@ -265,7 +271,7 @@ func (s Requests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, 
 	if len(roster) == 0 {
 		return rows, nil
 	}
-	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.Quotas.Allowed(c.Caller, access.QuotaMembers)}
+	v := &inviteRun{service: s, call: c, group: g, owner: c.Caller.Org, by: founder, founding: true, limit: s.Quotas.Allowed(c.Caller, access.QuotaMembers)}
 	var err error
 	if v.byHandle, err = s.Agents.Handle(c.Context(), founder); err != nil {
 		return nil, err

@@ -152,8 +152,8 @@ func (s Requests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool
 	return true
 }
 
-// inviteOf returns a request about one of the caller's agents, or nil unless it is live
-// and was made by another agent, to a group that was not erased.
+// inviteOf returns a request about one of the caller's agents, or nil unless it is live, may be
+// seen, and was made by another agent, to a group that was not erased.
 func (s Requests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	g, err := s.Node.Groups.View(c.Context(), concern.Group, group.GetView{
 		Viewer: group.Viewer{Caller: group.Caller{Org: c.Caller.Org, Agent: of}}, Request: concern.Request,
@@ -163,7 +163,7 @@ func (s Requests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Conce
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case g.Deleted() || g.Request == nil || g.Request.Expired || !g.Request.Request.Nomination():
+	case g.Deleted() || g.Request == nil || g.Request.Expired || !g.Request.Request.Nomination(), g.Request.Request.GetUnseen():
 		return nil, nil
 	}
 	rows, err := s.requestsOf(c, g.Info, *g.Request)

@@ -120,7 +120,7 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 			request.By = append(request.By, a.AgentID())
 		}
 	}
-	if request.Apart, err = s.apart(c, current, request.Reason); err != nil {
+	if request.Apart, request.Barred, err = s.kept(c, current, request.Reason); err != nil {
 		return api.Conversation{}, err
 	}
 	state, err := s.Node.Messages.ChangeStatus(c.Context(), request)
@@ -132,29 +132,34 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	return out, nil
 }
 
-// apart reports whether isolation keeps the reason for a change of status from one
-// participant of a conversation of two. In a group's conversation only members change it.
-func (s Conversations) apart(c *rest.Call, of *conversation.State, reason string) (bool, error) {
+// kept reports whether isolation keeps the reason for a change of status from one participant of
+// a conversation of two, and whether a block of the other side does. In a group's conversation
+// only members change it.
+func (s Conversations) kept(c *rest.Call, of *conversation.State, reason string) (apart, barred bool, err error) {
 	if reason == "" || !of.GroupID().Zero() {
-		return false, nil
+		return false, false, nil
 	}
-	var others [][]*agent.Membership
+	var all []*agent.State
 	for _, p := range of.GetParticipants() {
 		a, err := s.Node.Agents.Get(c.Context(), p.Agent())
 		if errors.Is(err, journal.ErrErased) {
-			return false, nil // nobody reads the reason
+			return false, false, nil // nobody reads the reason
 		}
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
-		for _, groups := range others {
-			if agent.Apart(groups, a.GetGroups()) {
-				return true, nil
-			}
+		for _, other := range all {
+			apart = apart || agent.Apart(other.GetGroups(), a.GetGroups())
+			barred = barred || keepsOut(c, a, other) || keepsOut(c, other, a)
 		}
-		others = append(others, a.GetGroups())
+		all = append(all, a)
 	}
-	return false, nil
+	return apart, barred, nil
+}
+
+// keepsOut reports whether an agent of somebody else blocks one of the caller's.
+func keepsOut(c *rest.Call, theirs, mine *agent.State) bool {
+	return theirs.Owner() != c.Caller.Org && mine.Owner() == c.Caller.Org && theirs.Bars(mine, false)
 }
 
 // Transcript returns a page of both sides of a conversation, in its order.

@@ -25,7 +25,7 @@ var operations = map[string]operation{
 	"POST /messages":                   {ID: "sendMessage", Refuses: "agent_required epoch_conflict mls_pending mls_removal_pending not_found gone not_member incoming_policy outgoing_policy isolated_agent quota_exceeded signature_invalid self_message no_recipients"},
 	"POST /messages/sync":              {ID: "sendMessageAndWait", Refuses: "agent_required not_found gone incoming_policy outgoing_policy isolated_agent quota_exceeded signature_invalid self_message"},
 	"GET /messages/{id}":               {ID: "getMessage", Refuses: "not_owner gone"},
-	"POST /messages/{id}/reply":        {ID: "replyToMessage", Refuses: "not_owner gone isolated_agent quota_exceeded signature_invalid conversation_closed"},
+	"POST /messages/{id}/reply":        {ID: "replyToMessage", Refuses: "not_owner gone isolated_agent incoming_policy quota_exceeded signature_invalid conversation_closed"},
 	"POST /messages/{id}/read":         {ID: "markMessageRead", Refuses: "not_owner gone"},
 	"GET /messages/{id}/receipt":       {ID: "getMessageReceipt", Refuses: "not_owner gone"},
 	"GET /messages/{id}/trace":         {ID: "traceMessage", Refuses: "not_owner gone"},
@@ -69,6 +69,10 @@ var operations = map[string]operation{
 	"GET /.well-known/webfinger":      {ID: "getWebFinger", Headers: documentHeaders, Refuses: "not_found"},
 	"GET /agents/{name}/did.json":     {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations":  {ID: "listConversations", Refuses: "not_owner"},
+
+	"PUT /agents/{id}/blocks/{other}":    {ID: "blockForAgent", Refuses: "not_owner not_found gone quota_exceeded"},
+	"DELETE /agents/{id}/blocks/{other}": {ID: "unblockForAgent", Refuses: "not_owner not_found gone"},
+	"GET /agents/{id}/blocks":            {ID: "listBlocks", Refuses: "not_owner"},
 
 	"POST /agents/{id}/mls/key-packages":       {ID: "publishKeyPackages", Refuses: "not_owner gone key_package_invalid quota_exceeded"},
 	"GET /agents/{id}/mls/key-packages/count":  {ID: "countKeyPackages", Refuses: "not_owner"},
@@ -123,7 +127,7 @@ var operations = map[string]operation{
 	"GET /directory/groups/{id}":                 {ID: "getGroupProfile"},
 	"GET /conversations/{id}":                    {ID: "getConversation", Refuses: "not_owner gone"},
 	"GET /conversations/{id}/participants":       {ID: "listParticipants", Refuses: "not_owner gone"},
-	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone isolated_agent quota_exceeded"},
+	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone isolated_agent incoming_policy quota_exceeded"},
 	"GET /health":                                {ID: "getHealth", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Health]()}},
 	"GET /readyz":                                {ID: "getReadiness", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready](), fasthttp.StatusNotFound: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},

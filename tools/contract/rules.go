@@ -8,7 +8,7 @@ import (
 // laterSubjects are the bold headings of paragraphs about later work, with the subject that
 // marks their entries. A paragraph without a heading continues the one before it.
 var laterSubjects = map[string]string{
-	"Credentials": "scoped credentials", "Registration": "registration", "Blocks": "blocks and reports", "Reports": "blocks and reports",
+	"Credentials": "scoped credentials", "Registration": "registration", "Reports": "reports",
 	"Allow lists and first contact": "allow lists and first contact", "Claims": "claims", "Attachments": "attachments",
 	"Retention": "retention", "Operators": "operators", "Audit": "audit", "Master key": "master key", "Nodes and probes": "nodes and probes",
 }
@@ -20,6 +20,7 @@ var decidedSubjects = map[string]string{
 	"member for":                              present,
 	"word reads":                              present,
 	"word claim":                              "claims",
+	"member knock":                            "allow lists and first contact",
 	"command parley agent list":               present, // a client's command, which gains --org
 	"command parley agent revoke":             present, // likewise, --operator
 	"command parley org list":                 present,

@@ -124,6 +124,13 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.Handle, nil}
 	},
 	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
+	"PUT /agents/{id}/blocks/{other}": func(c *accessScene) accessAsk {
+		return accessAsk{c.victim().Path("/blocks/" + c.alice.ID), nil}
+	},
+	"DELETE /agents/{id}/blocks/{other}": func(c *accessScene) accessAsk {
+		return accessAsk{c.victim().Path("/blocks/" + c.alice.ID), nil}
+	},
+	"GET /agents/{id}/blocks": agentAsk("/blocks", nil),
 
 	"GET /org":              plainAsk("/org"),
 	"PATCH /org":            func(*accessScene) accessAsk { return accessAsk{"/org", obj{"country_code": "FR"}} },
