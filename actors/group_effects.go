@@ -14,7 +14,7 @@ import (
 // and to those of others, once each.
 func announce(t *groupTurn, kind byte, r *group.Request, others ...parley.Seat) {
 	note := append([]byte{kind}, r.GetId()...)
-	if !r.GetUnseen() {
+	if !r.GetSilent() {
 		announceTo(t, note, r.AgentID())
 	}
 	announceToAll(t, note, r.AgentID(), others)

@@ -43,7 +43,7 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	if r == nil { // the group is open
 		return r, nil
 	}
-	if r.GetUnseen() {
+	if r.GetSilent() {
 		return r, nil
 	}
 	return r, gs.notify(t, r, c.Notice)

@@ -53,11 +53,11 @@ type RecordReceipt struct {
 	// Copy says that the message is a copy of a broadcast. Receipts of copies are
 	// kept at the recipient's home only.
 	Copy bool
-	// Sender of the message. Its feed gets a ReceiptEntry that says which marks of News the
+	// Sender of the message. Its feed gets a ReceiptEntry that says which kinds of News the
 	// message gets by this receipt, of which it had none before; none if there are none. Neither
 	// is stored.
 	Sender parley.AgentID
-	News   ReceiptMarks
+	News   ReceiptKinds
 }
 
 // DropFeed drops messages from an agent's feed, for good: readers find neither the entries

@@ -11,7 +11,7 @@ const (
 	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
 	CopyEntry    FeedKind = 3 // Ref is the agent's copy of a broadcast, see Copy
 	GroupEntry   FeedKind = 4 // Ref is the group, Note the event
-	ReceiptEntry FeedKind = 5 // Ref is a message that the agent sent, Note the ReceiptMarks that are new
+	ReceiptEntry FeedKind = 5 // Ref is a message that the agent sent, Note the ReceiptKinds that are new
 	WebhookEntry FeedKind = 6 // Ref is a webhook of the agent that the server disabled, Note the reason
 )
 
@@ -77,24 +77,24 @@ type Receipts struct {
 	ReadAt      int64
 }
 
-// ReceiptMarks are what the sender of a message hears of its receipts.
-type ReceiptMarks byte
+// ReceiptKinds are what the sender of a message is notified about its receipts.
+type ReceiptKinds byte
 
-// The marks, as bits; they are the note of a ReceiptEntry.
+// The kinds, as bits; they are the note of a ReceiptEntry.
 const (
-	MarkDelivered ReceiptMarks = 1 << iota
-	MarkRead
+	DeliveredReceipt ReceiptKinds = 1 << iota
+	ReadReceipt
 )
 
-// Marks returns what the receipts say.
-func (m Receipts) Marks() (marks ReceiptMarks) {
+// Kinds returns what the receipts say.
+func (m Receipts) Kinds() (kinds ReceiptKinds) {
 	if m.DeliveredAt() != 0 {
-		marks |= MarkDelivered
+		kinds |= DeliveredReceipt
 	}
 	if m.ReadAt != 0 {
-		marks |= MarkRead
+		kinds |= ReadReceipt
 	}
-	return marks
+	return kinds
 }
 
 // DeliveredAt is when the message was delivered: transferred or announced,

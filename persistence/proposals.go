@@ -158,23 +158,23 @@ type pendingRows struct {
 	stored  apply.Stored
 	applied *atomic.Uint64 // the last flight that is stored
 	lengths map[journal.Stream]pendingLength
-	told    map[string]pendingMarks
+	told    map[string]pendingKinds
 }
 
 // pendingLength is the length of a stream after a flight.
 type pendingLength struct{ events, flight uint64 }
 
-// pendingMarks are the marks of which senders are told up to a flight.
-type pendingMarks struct {
-	marks  journal.ReceiptMarks
+// pendingKinds are the kinds of which senders are told up to a flight.
+type pendingKinds struct {
+	kinds  journal.ReceiptKinds
 	flight uint64
 }
 
 // note keeps what the next flights have to know of a flight, until it is stored.
-func (r *pendingRows) note(lengths map[journal.Stream]uint64, told map[string]journal.ReceiptMarks, flight uint64) {
+func (r *pendingRows) note(lengths map[journal.Stream]uint64, told map[string]journal.ReceiptKinds, flight uint64) {
 	stored := r.applied.Load()
 	maps.DeleteFunc(r.lengths, func(_ journal.Stream, p pendingLength) bool { return p.flight <= stored })
-	maps.DeleteFunc(r.told, func(_ string, p pendingMarks) bool { return p.flight <= stored })
+	maps.DeleteFunc(r.told, func(_ string, p pendingKinds) bool { return p.flight <= stored })
 	if r.lengths == nil {
 		r.lengths = map[journal.Stream]pendingLength{}
 	}
@@ -182,21 +182,21 @@ func (r *pendingRows) note(lengths map[journal.Stream]uint64, told map[string]jo
 		r.lengths[s] = pendingLength{n, flight}
 	}
 	if r.told == nil && len(told) > 0 {
-		r.told = map[string]pendingMarks{}
+		r.told = map[string]pendingKinds{}
 	}
-	for key, marks := range told {
-		r.told[key] = pendingMarks{marks | r.told[key].marks, flight}
+	for key, kinds := range told {
+		r.told[key] = pendingKinds{kinds | r.told[key].kinds, flight}
 	}
 }
 
-// Marks implements apply.Rows.
-func (r *pendingRows) Marks(key []byte) (journal.ReceiptMarks, error) {
+// Kinds implements apply.Rows.
+func (r *pendingRows) Kinds(key []byte) (journal.ReceiptKinds, error) {
 	pending := r.told[string(key)]
 	if pending.flight <= r.applied.Load() {
-		pending.marks = 0
+		pending.kinds = 0
 	}
-	stored, err := r.stored.Marks(key)
-	return pending.marks | stored, err
+	stored, err := r.stored.Kinds(key)
+	return pending.kinds | stored, err
 }
 
 // Length implements apply.Rows.

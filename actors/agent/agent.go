@@ -448,7 +448,7 @@ func judgeSend(s *State, c Send) error {
 		return parley.ErrIsolatedAgent
 	case s.GetOutgoingPolicy() == GroupsOnly && !c.exempt(s):
 		return ErrOutgoingPolicy
-	case s.HasBlocked(c.Recipient, c.RecipientOrg) && !c.exempt(s):
+	case Blocks(s, c.Recipient, c.RecipientOrg) && !c.exempt(s):
 		return ErrRecipientBlocked
 	case (c.RecipientGroupsOnly || c.RecipientBlocks) && !c.exempt(s):
 		return ErrIncomingPolicy

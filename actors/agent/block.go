@@ -42,15 +42,15 @@ func (b *Block) OrgID() parley.OrgID { return parley.IDFromBytes[parley.OrgID](b
 // At returns when the block was made, UTC.
 func (b *Block) At() time.Time { return time.UnixMilli(b.GetAtMs()).UTC() }
 
-// HasBlocked reports whether the agent blocks another one, or its organization.
-func (s *State) HasBlocked(other parley.AgentID, owner parley.OrgID) bool {
+// Blocks reports whether an agent blocks another one, or its organization.
+func Blocks(s *State, other parley.AgentID, owner parley.OrgID) bool {
 	return slices.ContainsFunc(s.GetBlocks(), func(b *Block) bool {
 		return len(b.Agent) == 0 && bytes.Equal(b.Org, owner[:]) || bytes.Equal(b.Agent, other[:])
 	})
 }
 
-// block returns the block of exactly this agent or organization, nil if there is none.
-func (s *State) block(other parley.AgentID, owner parley.OrgID) *Block {
+// blockOf returns the block of exactly this agent or organization, nil if there is none.
+func blockOf(s *State, other parley.AgentID, owner parley.OrgID) *Block {
 	for _, b := range s.GetBlocks() {
 		if b.AgentID() == other && (!other.Zero() || b.OrgID() == owner) {
 			return b
@@ -66,7 +66,7 @@ func decideSetBlock(s *State, c SetBlock, now time.Time) ([]Event, error) {
 	switch n := len(s.GetBlocks()); {
 	case c.Agent == s.AgentID():
 		return nil, ErrSelfBlock
-	case s.block(c.Agent, c.Org) != nil:
+	case blockOf(s, c.Agent, c.Org) != nil:
 		return nil, nil
 	case n >= BlocksMax:
 		return nil, parley.ErrQuotaExceeded.OverQuota("blocks", BlocksMax, n, nil)
@@ -82,16 +82,16 @@ func decideEndBlock(s *State, c EndBlock, now time.Time) ([]Event, error) {
 	if err := s.active(); err != nil {
 		return nil, err
 	}
-	b := s.block(c.Agent, c.Org)
+	b := blockOf(s, c.Agent, c.Org)
 	if b == nil {
 		return nil, nil
 	}
 	return []Event{&Unblocked{Number: b.GetNumber(), AtMs: now.UnixMilli()}}, nil
 }
 
-// Bars reports whether the agent's blocks keep a message of another one from it. Sender keys
+// Bars reports whether an agent's blocks keep a message of another one from it. Sender keys
 // pass between members of a common group, because the group's messages do. Both may be the same
 // agent.
-func (s *State) Bars(from *State, keyExchange bool) bool {
-	return s.HasBlocked(from.AgentID(), from.Owner()) && !(keyExchange && acquainted(s.GetGroups(), from.GetGroups()))
+func Bars(s, from *State, keyExchange bool) bool {
+	return Blocks(s, from.AgentID(), from.Owner()) && !(keyExchange && acquainted(s.GetGroups(), from.GetGroups()))
 }

@@ -38,14 +38,14 @@ func TestBlocks(t *testing.T) {
 	}
 	expect(SetBlock{Agent: agentOf(1), Org: other}, 1)
 	expect(SetBlock{Agent: agentOf(1), Org: other}, 0)
-	if !s.HasBlocked(agentOf(1), other) || s.HasBlocked(agentOf(2), other) || s.HasBlocked(agentOf(2), parley.OrgID{}) {
+	if !Blocks(s, agentOf(1), other) || Blocks(s, agentOf(2), other) || Blocks(s, agentOf(2), parley.OrgID{}) {
 		t.Error("the block of an agent is not of exactly that agent")
 	}
 	expect(SetBlock{Org: other}, 1)
 	expect(SetBlock{Org: other}, 0)
 	expect(EndBlock{Agent: agentOf(1), Org: other}, 1)
 	expect(EndBlock{Agent: agentOf(1), Org: other}, 0)
-	if !s.HasBlocked(agentOf(1), other) || !s.HasBlocked(parley.AgentID{}, other) {
+	if !Blocks(s, agentOf(1), other) || !Blocks(s, parley.AgentID{}, other) {
 		t.Error("the block of an organization does not cover its agents")
 	}
 	for n := range BlocksMax - 1 {

@@ -348,7 +348,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 			}
 			hooks.dispatch().attempts.count(e.Results)
 		case *webhook.Disabled:
-			if e.Reason != webhook.AgentRevoked { // an agent that acts hears of it
+			if e.Reason != webhook.AgentRevoked { // only an agent that acts is notified
 				t.AddEffects(journal.AppendFeed{To: s.Watched(), Kind: journal.WebhookEntry, Ref: t.Entry.Stream.ID, Note: record.DisablingNote(e.Reason)})
 			}
 		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt

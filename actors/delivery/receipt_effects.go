@@ -12,16 +12,16 @@ func (rs *Receipts) Effect(m journal.RecordReceipt) journal.Effect {
 	return announced(m, rs.webhooks.mayWatch)
 }
 
-// announced returns a receipt with the marks that a webhook of the sender subscribes to, of those
+// announced returns a receipt with the kinds that a webhook of the sender subscribes to, of those
 // that it sets. Watched reports whether a webhook of an agent subscribes to an event.
 func announced(m journal.RecordReceipt, watched func(parley.AgentID, webhook.What) bool) journal.RecordReceipt {
-	marks := m.Receipts.Marks()
+	kinds := m.Receipts.Kinds()
 	m.News = 0
-	if marks&journal.MarkDelivered != 0 && watched(m.Sender, webhook.MessageDelivered) {
-		m.News |= journal.MarkDelivered
+	if kinds&journal.DeliveredReceipt != 0 && watched(m.Sender, webhook.MessageDelivered) {
+		m.News |= journal.DeliveredReceipt
 	}
-	if marks&journal.MarkRead != 0 && watched(m.Sender, webhook.MessageRead) {
-		m.News |= journal.MarkRead
+	if kinds&journal.ReadReceipt != 0 && watched(m.Sender, webhook.MessageRead) {
+		m.News |= journal.ReadReceipt
 	}
 	return m
 }

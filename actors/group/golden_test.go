@@ -20,7 +20,7 @@ func goldenRequest() *group.Request {
 	return &group.Request{
 		Id: idOf("request"), Agent: idOf("gil"), Org: idOf("globex"), Status: group.Pending, Policy: group.Unanimity,
 		Message: "hello", InvitedBy: idOf("ada"), Consented: true, CreatedMs: at, ExpiresMs: at + 2, ResolvedMs: at + 1,
-		Mark: 7, Total: 6, Electorate: 5, Approvals: 1, Denials: 1, Reason: group.ReasonFull, Unseen: true,
+		Mark: 7, Total: 6, Electorate: 5, Approvals: 1, Denials: 1, Reason: group.ReasonFull, Silent: true,
 	}
 }
 

@@ -133,8 +133,8 @@ type Invite struct {
 	Founding bool
 	// Lookups of the agent.
 	Known, Revoked bool
-	// Unseen: it blocks the inviter or the group's owner, so it must hear nothing.
-	Unseen bool
+	// Silent: the agent blocks the inviter or the group's owner, so it must hear nothing.
+	Silent bool
 	// Confined: the agent is in a group, and that group or this one is isolated.
 	Confined  bool
 	SeatLimit *int

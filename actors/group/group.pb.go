@@ -278,7 +278,7 @@ type Request struct {
 	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The agent blocks the one that invites or nominates it, or the group's owner: it hears
 	// nothing of the request.
-	Unseen        bool `protobuf:"varint,18,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	Silent        bool `protobuf:"varint,18,opt,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,9 +432,9 @@ func (x *Request) GetReason() string {
 	return ""
 }
 
-func (x *Request) GetUnseen() bool {
+func (x *Request) GetSilent() bool {
 	if x != nil {
-		return x.Unseen
+		return x.Silent
 	}
 	return false
 }
@@ -2177,7 +2177,7 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\tapprovals\x18\x0f \x01(\x05R\tapprovals\x12\x18\n" +
 	"\adenials\x18\x10 \x01(\x05R\adenials\x12\x16\n" +
 	"\x06reason\x18\x11 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06unseen\x18\x12 \x01(\bR\x06unseen\"\xb8\x01\n" +
+	"\x06silent\x18\x12 \x01(\bR\x06silent\"\xb8\x01\n" +
 	"\x04Seat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +

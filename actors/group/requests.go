@@ -141,7 +141,7 @@ func (d *decision) invite(c Invite) error {
 	}
 	r := &Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,
-		Policy: d.s.Policy, Message: c.MessageFrom(d.s.Isolated), InvitedBy: by.Agent.Bytes(), Unseen: c.Unseen,
+		Policy: d.s.Policy, Message: c.MessageFrom(d.s.Isolated), InvitedBy: by.Agent.Bytes(), Silent: c.Silent,
 	}
 	if vouches {
 		d.file(r)

@@ -306,7 +306,7 @@ func (r *Request) clone() *Request {
 	return &Request{
 		Id: r.Id, Agent: r.Agent, Org: r.Org, Status: r.Status, Policy: r.Policy, Message: r.Message, InvitedBy: r.InvitedBy,
 		Consented: r.Consented, CreatedMs: r.CreatedMs, ExpiresMs: r.ExpiresMs, ResolvedMs: r.ResolvedMs, Mark: r.Mark,
-		Total: r.Total, Electorate: r.Electorate, Approvals: r.Approvals, Denials: r.Denials, Reason: r.Reason, Unseen: r.Unseen,
+		Total: r.Total, Electorate: r.Electorate, Approvals: r.Approvals, Denials: r.Denials, Reason: r.Reason, Silent: r.Silent,
 	}
 }
 

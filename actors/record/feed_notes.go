@@ -96,8 +96,8 @@ func ReceiptNews(note []byte) (delivered, read bool) {
 	if len(note) == 0 {
 		return false, false
 	}
-	marks := journal.ReceiptMarks(note[0])
-	return marks&journal.MarkDelivered != 0, marks&journal.MarkRead != 0
+	marks := journal.ReceiptKinds(note[0])
+	return marks&journal.DeliveredReceipt != 0, marks&journal.ReadReceipt != 0
 }
 
 // DisablingNote encodes the note of a WebhookEntry.

@@ -42,8 +42,8 @@ type headline struct {
 	note  []byte
 	// also is a member that is told besides the admins, zero for none.
 	also parley.AgentID
-	// unseen: the agent itself is not told.
-	unseen bool
+	// silent: the agent itself is not told.
+	silent bool
 }
 
 func replayGroup(r *replay) {
@@ -81,7 +81,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		g.failed(err)
 		g.expect(requestRows, g.id[:], r.GetId(), data)
 		g.news(r.AgentID(), record.RequestResolved, r.GetId())
-		g.pendingNews[len(g.pendingNews)-1].unseen = r.GetUnseen()
+		g.pendingNews[len(g.pendingNews)-1].silent = r.GetSilent()
 		g.pendingNews[len(g.pendingNews)-1].also = parley.IDFromBytes[parley.AgentID](e.GetTold())
 	case *group.Left:
 		g.movedMs = e.GetAtMs()
@@ -141,12 +141,12 @@ func (g *groupReplay) filed(r *group.Request) {
 		return
 	}
 	g.news(r.AgentID(), record.RequestCreated, r.GetId())
-	g.pendingNews[len(g.pendingNews)-1].unseen = r.GetUnseen()
+	g.pendingNews[len(g.pendingNews)-1].silent = r.GetSilent()
 }
 
 // invited expects the news of an invitation in the feed of the invited agent alone.
 func (g *groupReplay) invited(r *group.Request) {
-	if r.GetUnseen() {
+	if r.GetSilent() {
 		return
 	}
 	agent := r.AgentID()
@@ -180,7 +180,7 @@ func (g *groupReplay) news(about parley.AgentID, kind byte, request []byte) {
 // notify expects the pending events in the feeds of all agents concerned.
 func (g *groupReplay) notify() {
 	for _, h := range g.pendingNews {
-		if !h.unseen {
+		if !h.silent {
 			g.expect(groupNews, h.about[:], g.id[:], h.note)
 		}
 		if m, member := g.state.Member(h.also); member && m.Role != group.Admin && m.Agent != h.about {

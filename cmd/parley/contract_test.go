@@ -43,7 +43,7 @@ const (
 // beyondPromises lists what the product has and nothing promises, with what it is for. A
 // star stands for any ending. The flags of a command that is listed need no entry.
 var beyondPromises = map[string]string{
-	"command parley a2a *": forClients, "command parley ack": forClients, "command parley agent *": forClients, "command parley card *": forClients,
+	"command parley a2a *": forClients, "command parley ack": forClients, "command parley block *": forClients, "command parley agent *": forClients, "command parley card *": forClients,
 	"command parley conversation *": forClients, "command parley demo": forClients, "command parley directory *": forClients, "command parley erase": forClients,
 	"command parley group *": forClients, "command parley inbox": forClients, "command parley receipt *": forClients, "command parley register": forClients,
 	"command parley reply": forClients, "command parley send": forClients, "command parley trace": forClients, "command parley verify-keys": forClients,

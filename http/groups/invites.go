@@ -210,16 +210,16 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 		if err != nil {
 			return to, nil, err
 		}
-		invitation.Agent, invitation.Unseen = to.AgentID(), v.unseen(to)
+		invitation.Agent, invitation.Silent = to.AgentID(), v.silent(to)
 		invitation.Notice = v.notice(to, handle, ask.MessageFrom(v.group.Isolated))
 	}
 	r, err = v.service.Node.Groups.Invite(v.call.Context(), v.group.ID, invitation)
 	return to, r, err
 }
 
-// unseen reports whether an agent blocks the inviter, or the owner of the group.
-func (v *inviteRun) unseen(to *agent.State) bool {
-	return v.by != nil && to.HasBlocked(v.by.AgentID(), v.by.Owner()) || to.HasBlocked(parley.AgentID{}, v.owner)
+// silent reports whether an agent blocks the inviter, or the owner of the group.
+func (v *inviteRun) silent(to *agent.State) bool {
+	return v.by != nil && agent.Blocks(to, v.by.AgentID(), v.by.Owner()) || agent.Blocks(to, parley.AgentID{}, v.owner)
 }
 
 // target returns the agent with an id or a handle, active or revoked, or nil if there is

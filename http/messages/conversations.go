@@ -159,7 +159,7 @@ func (s Conversations) kept(c *rest.Call, of *conversation.State, reason string)
 
 // keepsOut reports whether an agent of somebody else blocks one of the caller's.
 func keepsOut(c *rest.Call, theirs, mine *agent.State) bool {
-	return theirs.Owner() != c.Caller.Org && mine.Owner() == c.Caller.Org && theirs.Bars(mine, false)
+	return theirs.Owner() != c.Caller.Org && mine.Owner() == c.Caller.Org && agent.Bars(theirs, mine, false)
 }
 
 // Transcript returns a page of both sides of a conversation, in its order.

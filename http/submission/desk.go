@@ -126,7 +126,7 @@ func (d *Desk) Send(c *rest.Call, in *api.Send, from *agent.State, via string, t
 	if to != nil {
 		request.To, request.ToRevoked = to.AgentID(), to.Revoked()
 		request.ToGroupsOnly = to.GetIncomingPolicy() == agent.GroupsOnly
-		request.ToBlocks = to.HasBlocked(from.AgentID(), from.Owner())
+		request.ToBlocks = agent.Blocks(to, from.AgentID(), from.Owner())
 		request.RecipientGroups, request.KeyExchange = to.GetGroups(), d.exchangesKeys(in.Type)
 	}
 	if request.Parent, request.ParentFact, err = d.parentOf(c, in, from); err != nil {

@@ -55,7 +55,7 @@ func (d *Desk) Continue(c *rest.Call, in *api.Reply, original query.Message, fro
 	request := actors.ReplyTo{
 		Conversation: original.Record.Conversation(), Host: original.Record.HostID(), From: from.AgentID(), To: to.AgentID(),
 		Original: original.Record.MessageID(), Copy: original.Record.Copied(), ToRevoked: to.Revoked(),
-		Apart: agent.Apart(from.GetGroups(), to.GetGroups()), Barred: to.Bars(from, d.exchangesKeys(in.Type)), Outcome: d.outcome(in.Type), Continues: task != nil,
+		Apart: agent.Apart(from.GetGroups(), to.GetGroups()), Barred: agent.Bars(to, from, d.exchangesKeys(in.Type)), Outcome: d.outcome(in.Type), Continues: task != nil,
 		Lone: task == nil && isLone(in.Metadata),
 	}
 	if request.From == original.Record.Recipient() {

@@ -14,7 +14,6 @@ import (
 	"parley/client/parley"
 	"parley/http/a2a"
 	"parley/http/auth"
-	"parley/http/content"
 	"parley/http/egress"
 	"parley/http/view"
 )
@@ -214,7 +213,7 @@ func payloadOf(d delivery.Delivery, member *string) []byte {
 	case member == nil:
 		b = append(b, `,"member_handle":null`...)
 	default:
-		b = content.AppendText(append(b, `,"member_handle":`...), *member)
+		b = strconv.AppendQuote(append(b, `,"member_handle":`...), *member)
 	}
 	if d.Event == webhook.GroupMLS {
 		b = append(append(append(b, `,"kind":"`...), d.Kind...), `","epoch":`...)

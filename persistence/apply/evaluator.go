@@ -16,7 +16,7 @@ import (
 type Evaluator struct {
 	output
 	lengths
-	marks marks
+	kinds kinds
 	state *State
 	// first is what was applied when the batch began.
 	first    layout.Applied
@@ -30,7 +30,7 @@ type Evaluator struct {
 
 // Begin starts a batch.
 func (s *State) Begin(rows Rows, batch *pebble.Batch) *Evaluator {
-	return &Evaluator{output: output{batch: batch}, lengths: lengths{state: s, rows: rows}, marks: marks{rows: rows}, state: s, first: s.applied}
+	return &Evaluator{output: output{batch: batch}, lengths: lengths{state: s, rows: rows}, kinds: kinds{rows: rows}, state: s, first: s.applied}
 }
 
 // Apply checks one item and, unless it refuses it, adds all of it to the batch. It
@@ -72,9 +72,9 @@ func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
 // Rows must show them to the next batches.
 func (ev *Evaluator) Lengths() map[journal.Stream]uint64 { return ev.changed }
 
-// Told are the marks that the batch tells senders of, by the key of the receipts. Rows must show
+// Told are the kinds that the batch tells senders of, by the key of the receipts. Rows must show
 // them to the next batches.
-func (ev *Evaluator) Told() map[string]journal.ReceiptMarks { return ev.marks.told }
+func (ev *Evaluator) Told() map[string]journal.ReceiptKinds { return ev.kinds.told }
 
 // Feeds returns the agents whose feeds, or receipts beside them, the batch changes. It may
 // list an agent more than once.

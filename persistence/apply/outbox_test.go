@@ -20,7 +20,7 @@ type noRows struct{}
 
 func (noRows) Length(journal.Stream) (uint64, error)         { return 0, nil }
 func (noRows) Ends(_ journal.Stream, n uint64) (bool, error) { return n == 0, nil }
-func (noRows) Marks([]byte) (journal.ReceiptMarks, error)    { return 0, nil }
+func (noRows) Kinds([]byte) (journal.ReceiptKinds, error)    { return 0, nil }
 
 var testStart = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 

@@ -14,8 +14,8 @@ type Rows interface {
 	Length(journal.Stream) (uint64, error)
 	// Ends reports whether a stream has n events.
 	Ends(s journal.Stream, n uint64) (bool, error)
-	// Marks are the marks of the receipts that have a key.
-	Marks(key []byte) (journal.ReceiptMarks, error)
+	// Kinds are the kinds of the receipts that have a key.
+	Kinds(key []byte) (journal.ReceiptKinds, error)
 }
 
 // Stored reads Rows from a store.

@@ -122,7 +122,7 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 	case journal.Fanout:
 		return ev.appendPart(it, w, at)
 	case journal.RecordReceipt:
-		return ev.recordReceipt(it, w, at)
+		return recordReceipt(ev, it, w, at)
 	case journal.EnqueueFor:
 		it.Queued = append(it.Queued, w.To)
 		return ev.batch.Set(layout.QueueKey(w.To, ev.state.next()), w.Data, nil)
@@ -138,14 +138,14 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 	return fmt.Errorf("persistence: unknown effect %T", w)
 }
 
-// recordReceipt merges a receipt with those of the message, and tells the sender of the marks
+// recordReceipt merges a receipt with those of the message, and tells the sender of the kinds
 // that the message had not.
-func (ev *Evaluator) recordReceipt(it *Item, w journal.RecordReceipt, at int64) error {
+func recordReceipt(ev *Evaluator, it *Item, w journal.RecordReceipt, at int64) error {
 	ev.feeds = append(ev.feeds, w.Recipient)
 	key := layout.ReceiptKey(w)
-	news := w.News & w.Receipts.Marks()
+	news := w.News & w.Receipts.Kinds()
 	if news != 0 {
-		had, err := ev.marks.of(key)
+		had, err := ev.kinds.of(key)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (ev *Evaluator) recordReceipt(it *Item, w journal.RecordReceipt, at int64) 
 	if err := ev.batch.Merge(key, layout.EncodeReceipts(w.Receipts), nil); err != nil || news == 0 {
 		return err
 	}
-	ev.marks.tell(key, news)
+	ev.kinds.tell(key, news)
 	return ev.route(it, journal.AppendFeed{To: w.Sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(w.Message), Note: []byte{byte(news)}}, at)
 }
 

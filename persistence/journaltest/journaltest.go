@@ -89,7 +89,7 @@ var requirements = []struct {
 	{"copies among messages are untransferred until their receipts say transferred", testUntransferredCopies},
 	{"what was only announced is untransferred", testAnnounced},
 	{"of receipts the earliest instant wins", testReceipts},
-	{"a sender is told once of each mark of a receipt", testReceiptNews},
+	{"a sender is told once of each kind of a receipt", testReceiptNews},
 	{"a subscriber gets every entry once", testFollowing},
 	{"a subscription begins where it is asked to", testFollowingFrom},
 	{"dropped entries of a feed are gone", testDropFeed},

@@ -6,9 +6,9 @@ import (
 )
 
 // testReceiptNews: of receipts that are recorded at the same time, at the recipient's home and at
-// that of the conversation, the sender hears each mark once.
+// that of the conversation, the sender hears each kind once.
 func testReceiptNews(r *rig) {
-	const delivered, read = journal.MarkDelivered, journal.MarkRead
+	const delivered, read = journal.DeliveredReceipt, journal.ReadReceipt
 	a := r.appender(r.stream(near), 0)
 	for round := range less(12, 4) {
 		sender, agent, id := r.agent([]parley.Slot{near, far, farther}[round%3]), r.agent([]parley.Slot{near2, far}[round%2]), r.message(near)
@@ -17,7 +17,7 @@ func testReceiptNews(r *rig) {
 			Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 		})
 		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
-		receipt := func(news journal.ReceiptMarks, made journal.Receipts) journal.RecordReceipt {
+		receipt := func(news journal.ReceiptKinds, made journal.Receipts) journal.RecordReceipt {
 			return journal.RecordReceipt{Recipient: agent, Message: id, Position: r.positions(agent)[0], Receipts: made, Sender: sender, News: news}
 		}
 		say := func(w ...journal.RecordReceipt) {
@@ -31,13 +31,13 @@ func testReceiptNews(r *rig) {
 				r.must(r.await(c))
 			}
 		}
-		told := func() (marks []string) {
+		told := func() (kinds []string) {
 			for _, e := range r.feed(sender) {
 				if e.Kind == journal.ReceiptEntry {
-					marks = append(marks, line(parley.MessageID(e.Ref) == id, e.Note))
+					kinds = append(kinds, line(parley.MessageID(e.Ref) == id, e.Note))
 				}
 			}
-			return marks
+			return kinds
 		}
 		news := func(want ...string) {
 			r.Helper()

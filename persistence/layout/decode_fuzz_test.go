@@ -32,7 +32,7 @@ func FuzzDecodeOutboxMessage(f *testing.F) {
 	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{many, journal.RecordReceipt{Copy: true, Sender: parley.AgentID{2}, News: journal.MarkRead}}}))
+		f.Add(EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{many, journal.RecordReceipt{Copy: true, Sender: parley.AgentID{2}, News: journal.ReadReceipt}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {

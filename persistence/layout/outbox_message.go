@@ -25,7 +25,7 @@ const (
 	announcedReceiptLetter     = 'n'
 	announcedCopyReceiptLetter = 'o'
 	dropFeedLetter             = 'd'
-	newsLetter                 = 'w' // marks, the sender, the receipt
+	newsLetter                 = 'w' // kinds, the sender, the receipt
 )
 
 var errOutboxMessage = errors.New("damaged outbox message")
@@ -211,7 +211,7 @@ func (r *reader) effect() journal.Effect {
 		w.Ref, w.Note = r.id(), r.bytes()
 		return w
 	case newsLetter:
-		news, sender := journal.ReceiptMarks(r.byte()), parley.AgentID(r.id())
+		news, sender := journal.ReceiptKinds(r.byte()), parley.AgentID(r.id())
 		w, ok := r.effect().(journal.RecordReceipt)
 		w.News, w.Sender = news, sender
 		r.bad = r.bad || !ok || news == 0
@@ -259,7 +259,7 @@ func (r *reader) effect() journal.Effect {
 
 func (r *reader) receipt(copied bool, size int) journal.RecordReceipt {
 	m := journal.RecordReceipt{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
-	marks, err := DecodeReceipts(r.take(size))
-	m.Receipts, r.bad = marks, r.bad || err != nil
+	receipts, err := DecodeReceipts(r.take(size))
+	m.Receipts, r.bad = receipts, r.bad || err != nil
 	return m
 }

@@ -7,7 +7,7 @@ import (
 	"parley/cmd/parley/blackbox/kit/grouptest"
 )
 
-// TestBlocks: whoever is blocked, or whose organization is, neither begins nor continues a
+// TestBlocks: an agent that is blocked, or whose organization is, neither begins nor continues a
 // conversation, and hears what anyone hears whom the policy keeps out. All else goes on.
 func TestBlocks(t *testing.T) {
 	kit.Each(t, func(t *testing.T, s *kit.Server) {
@@ -67,7 +67,7 @@ func TestBlockedInvitations(t *testing.T) {
 		stream := b.Stream("")
 		r := grouptest.NewWithPolicy(a, "closed")
 		request := r.Invited(a, b, "invited")
-		unseen := func() {
+		silent := func() {
 			t.Helper()
 			if got := b.Everything(); len(got) != 0 {
 				t.Errorf("the inbox of the blocker has %v", got)
@@ -76,9 +76,9 @@ func TestBlockedInvitations(t *testing.T) {
 				t.Errorf("the invitations of the blocker are %v", got)
 			}
 		}
-		unseen()
+		silent()
 		a.Delete("/groups/" + r.ID + "/requests/" + request).Want(204)
-		unseen()
+		silent()
 		stream.Quiet()
 		b.Delete(b.Path("/blocks/" + a.ID)).Want(204)
 		r.Invited(a, b, "invited")
