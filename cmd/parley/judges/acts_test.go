@@ -124,8 +124,8 @@ func newACTSRunner(t *testing.T, base string) *actsRunner {
 	t.Helper()
 	handle := respond(t, base)
 	callers, others, agentless := member(t, base, "callers"), member(t, base, "others"), member(t, base, "agentless")
-	agentOf(t, callers, "caller")
-	agentOf(t, others, "other")
+	newAgent(t, callers, "caller")
+	newAgent(t, others, "other")
 	r := &actsRunner{base: base + "/a2a/" + handle, token: tokenOf(t, callers), hooks: receiveHooks(t), specials: specials}
 	other := &actsRun{actsRunner: &actsRunner{base: r.base, token: tokenOf(t, others)}, ctx: t.Context()}
 	sent, err := other.call("send_message", map[string]any{"message": map[string]any{"role": "ROLE_USER", "parts": []any{map[string]any{"text": "tck-complete-task of another"}}}}, nil)

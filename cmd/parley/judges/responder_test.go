@@ -43,8 +43,8 @@ func member(t *testing.T, base, slug string) *client.Session {
 	return session
 }
 
-// agentOf creates an agent of an organization.
-func agentOf(t *testing.T, c *client.Session, name string) *e2ee.Agent {
+// newAgent creates an agent of an organization.
+func newAgent(t *testing.T, c *client.Session, name string) *e2ee.Agent {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callsWait)
 	defer cancel()
@@ -86,7 +86,7 @@ type responder struct {
 // handle.
 func respond(t *testing.T, base string) (handle string) {
 	t.Helper()
-	r := &responder{agent: agentOf(t, member(t, base, "suites"), "tck"), t: t, behaviours: map[parley.ConversationID]string{}}
+	r := &responder{agent: newAgent(t, member(t, base, "suites"), "tck"), t: t, behaviours: map[parley.ConversationID]string{}}
 	_, err := r.agent.Client.Agents.PutCard(t.Context(), api.PutCard{
 		ID: r.agent.ID(), Name: "TCK", Description: "Answers as the conformance suites of A2A ask.",
 		DefaultInputModes: []string{"text/plain", "application/json"}, DefaultOutputModes: []string{"text/plain", "application/json"},

@@ -46,7 +46,7 @@ func TestTCK(t *testing.T) {
 	front.target.Store(base)
 	handle := respond(t, base)
 	callers := member(t, base, "callers")
-	agentOf(t, callers, "caller")
+	newAgent(t, callers, "caller")
 	front.token.Store(tokenOf(t, callers))
 
 	endpoint := front.URL + "/a2a/" + handle
