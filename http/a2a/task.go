@@ -200,7 +200,7 @@ func (v view) task(m *query.Moment, history *int) *Task {
 	if len(v.waiting) > 0 {
 		t.note(inputRequiredTasks, v.waiting)
 	}
-	omitted := 0
+	var omitted int
 	if t.Artifacts, omitted = v.artifacts(m); omitted > 0 {
 		t.note(artifactsOmitted, omitted)
 	}
