@@ -115,9 +115,8 @@ type Send struct {
 	Recipient parley.AgentID
 	// RecipientOrg owns the recipient.
 	RecipientOrg parley.OrgID
-	// RecipientKnown, RecipientRevoked and RecipientGroupsOnly are lookups of the
-	// recipient; the last is its incoming policy, or that it blocks the sender, which is
-	// answered alike.
+	// Lookups of the recipient. RecipientGroupsOnly is its incoming policy, RecipientBlocks that
+	// it blocks the sender, which is answered alike.
 	RecipientKnown      bool
 	RecipientRevoked    bool
 	RecipientGroupsOnly bool

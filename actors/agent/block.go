@@ -11,8 +11,8 @@ import (
 // BlocksMax is how many agents and organizations an agent may block.
 const BlocksMax = 1000
 
-// SetBlock blocks an agent, or a whole organization if Agent is zero. Blocking it again changes nothing. The errors are ErrSelfBlock, parley.ErrQuotaExceeded,
-// and ErrRevoked.
+// SetBlock blocks an agent, or a whole organization if Agent is zero. Blocking it again changes
+// nothing. The errors are ErrSelfBlock, parley.ErrQuotaExceeded, ErrUnknown and ErrRevoked.
 type SetBlock struct {
 	Agent parley.AgentID
 	Org   parley.OrgID
@@ -90,8 +90,7 @@ func decideEndBlock(s *State, c EndBlock, now time.Time) ([]Event, error) {
 }
 
 // Bars reports whether an agent's blocks keep a message of another one from it. Sender keys
-// pass between members of a common group, because the group's messages do. Both may be the same
-// agent.
+// pass between members of a common group, because the group's messages do.
 func Bars(s, from *State, keyExchange bool) bool {
 	return Blocks(s, from.AgentID(), from.Owner()) && !(keyExchange && acquainted(s.GetGroups(), from.GetGroups()))
 }

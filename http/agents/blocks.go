@@ -7,7 +7,6 @@ import (
 	"parley/actors/agent"
 	"parley/client/api"
 	"parley/client/parley"
-	"parley/http/access"
 	"parley/http/rest"
 	"parley/journal"
 )
@@ -108,18 +107,15 @@ func (s Agents) ListBlocks(c *rest.Call, in *api.ListBlocks) (api.Page[api.Block
 		row := api.Block{OrgID: b.OrgID(), CreatedAt: api.At(b.At())}
 		if id := b.AgentID(); !id.Zero() {
 			row.AgentID = &id
-			if row.Handle, err = s.Agents.HandleOf(c.Context(), id); gone(err) {
-				row.Handle = nil
-			} else if err != nil {
+			handle, err := s.Agents.HandleOf(c.Context(), id)
+			switch {
+			case err == nil:
+				row.Handle = handle
+			case !errors.Is(err, journal.ErrErased) && !errors.Is(err, parley.ErrNotFound):
 				return page, err
 			}
 		}
 		page.Items, after = append(page.Items, row), uint64(b.GetNumber())
 	}
 	return page, nil
-}
-
-// gone reports whether an agent is not known any more, because its organization was erased.
-func gone(err error) bool {
-	return errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) || errors.Is(err, access.ErrUnknownAgent)
 }

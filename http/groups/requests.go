@@ -163,7 +163,7 @@ func (s Requests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Conce
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case g.Deleted() || g.Request == nil || g.Request.Expired || !g.Request.Request.Nomination(), g.Request.Request.GetSilent():
+	case g.Deleted() || g.Request == nil || g.Request.Expired || !g.Request.Request.Nomination() || g.Request.Request.GetSilent():
 		return nil, nil
 	}
 	rows, err := s.requestsOf(c, g.Info, *g.Request)
