@@ -103,7 +103,7 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 
 var laws = []decoderRules{
 	decoderRulesOf("org", 18, rules.Org, blankOf[org.State], formOf[org.State]),
-	decoderRulesOf("agent", 17, rules.Agent, blankOf[agent.State], formOf[agent.State]),
+	decoderRulesOf("agent", 19, rules.Agent, blankOf[agent.State], formOf[agent.State]),
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
 	decoderRulesOf("keylog", 1, rules.KeyLog, blankOf[keylog.State], formOf[keylog.State]),

@@ -169,6 +169,11 @@ func (l *releaseScenario) run() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.useGroups(acme, globex, alice, carol, bob, erin)
 	l.useWebhooks(acme, alice, bob, globex)
+	for _, c := range []agent.Command{
+		agent.SetBlock{Agent: alice, Org: acme}, agent.SetBlock{Org: acme}, agent.EndBlock{Agent: alice, Org: acme},
+	} {
+		l.change(erin, c)
+	}
 	l.beginErasure("leaving")
 	enqueueMessages(l.t, l.store, rules.OrgStream(acme), garble)
 	l.node.engine.Drain(rules.OrgStream(acme))

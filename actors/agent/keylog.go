@@ -82,7 +82,7 @@ func (in *keySums) follow(e Event) {
 		in.pq = pqSum(e.GetAlgorithm(), e.GetRaw())
 	case *PQKeyRemoved:
 		in.pq = nil
-	case *KeysBound, *KeyDistrusted, *Revoked, *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // the keys stay
+	case *KeysBound, *KeyDistrusted, *Revoked, *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired, *Blocked, *Unblocked: // the keys stay
 	}
 }
 
@@ -130,7 +130,7 @@ func KeyLogEntry(id parley.AgentID, address string, e Event) (out parley.KeyLogE
 		out.Kind, ms = parley.KeyLogPQRemoved, e.GetAtMs()
 	case *Revoked:
 		out.Kind, ms = parley.KeyLogRevoked, e.GetAtMs()
-	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // have no leaf
+	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired, *Blocked, *Unblocked: // have no leaf
 	}
 	out.At = parley.KeyLogInstant(ms)
 	return out, true

@@ -113,7 +113,7 @@ func (a *agentReplay) judge(seq uint64, e agent.Event) {
 			a.must(isolation, may, "it entered group %x while it was in %x, and one of them is isolated", e.GetGroup(), m.GetGroup())
 		}
 	case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked,
-		*agent.CardPublished, *agent.CardWithdrawn, *agent.PQKeySet, *agent.PQKeyRemoved, *agent.KeyPackagesStored, *agent.KeyPackageClaimed, *agent.KeyPackagesExpired: // the changes are checked at the end
+		*agent.CardPublished, *agent.CardWithdrawn, *agent.PQKeySet, *agent.PQKeyRemoved, *agent.KeyPackagesStored, *agent.KeyPackageClaimed, *agent.KeyPackagesExpired, *agent.Blocked, *agent.Unblocked: // the changes are checked at the end
 	}
 	a.keyEvent(owner, e)
 }
