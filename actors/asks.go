@@ -11,6 +11,7 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/keylog"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/client/parley"
 	"parley/journal"
 )
@@ -41,6 +42,8 @@ func AskTypes() []any {
 		foundGroup{},
 		GroupMade{},
 		beginErasure{},
+		(*record.Report)(nil),
+		closeReport{},
 		// Agents.
 		agent.Change{},
 		agent.RotateKeys{},

@@ -372,7 +372,9 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	}
 	record := newRecord(ask.MessageID, r.Conversation, r.From, r.To, &r.Content)
 	record.InReplyTo = r.Original.Bytes()
-	if !r.Host.Zero() {
+	if r.Host.Zero() {
+		record.Turn = uint32(in.GetMessages())
+	} else {
 		record.Host = r.Host.Bytes()
 	}
 	if err := appendMessage(t, record, r.To); err != nil {

@@ -5,6 +5,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/client/parley"
 	"parley/journal"
@@ -56,6 +57,9 @@ func (m meter) Take(of host.Metered) ([]*host.Pending, error) {
 		}
 		if r, invites := request.(Invitation); invites && r.Org != p.Org {
 			w.Invitations, w.guest = 1, r.Agent
+		}
+		if _, reports := request.(*record.Report); reports {
+			w.Reports = 1
 		}
 		if rests, err := q.take(m.journal.Reader, e, p.Org, &w, of.Turn.Pending); err != nil {
 			return rests, err

@@ -79,6 +79,86 @@ func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) 
 	return host.Ask[*agent.State](ctx, as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
+// closeReport closes an open report.
+type closeReport struct {
+	Report  parley.ReportID
+	Subject parley.AnyID
+}
+
+// Report files a report of an organization, to which it gives an id, and returns it as it is stored.
+// If the organization has an open one about the same subject, that is returned, and nothing changes.
+func (orgs *Orgs) Report(ctx context.Context, r *record.Report) (*record.Report, error) {
+	r.Id = parley.NewID[parley.ReportID](r.ByOrg().Slot(), orgs.clock(), orgs.entropy()).Bytes()
+	return host.Ask[*record.Report](ctx, orgs.engine, rules.OrgStream(r.ByOrg()), len(r.GetNote()), r)
+}
+
+// CloseReport closes a report, and returns it. Closing a closed one changes nothing. The errors are
+// parley.ErrNotFound and journal.ErrErased.
+func (orgs *Orgs) CloseReport(ctx context.Context, id parley.ReportID) (*record.Report, error) {
+	for _, closed := range []bool{false, true} {
+		all, err := orgs.Reports(ctx, closed)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			switch {
+			case r.ReportID() != id:
+			case closed:
+				return r, nil
+			default:
+				c := closeReport{id, parley.IDFromBytes[parley.AnyID](r.GetSubject())}
+				return host.Ask[*record.Report](ctx, orgs.engine, rules.OrgStream(r.ByOrg()), 0, c)
+			}
+		}
+	}
+	return nil, errUnknownReport
+}
+
+var errUnknownReport = parley.ErrNotFound.Saying("There is no such report.")
+
+func fileReport(t *orgTurn, r *record.Report) (any, error) {
+	if t.State.Erasing() {
+		return nil, org.ErrErasing
+	}
+	open, err := openReport(t, r.Key())
+	if err != nil || open != nil {
+		return open, err
+	}
+	r.AtMs = t.Now.UnixMilli()
+	return r, putReport(t, journal.ReportTable, r)
+}
+
+func (c closeReport) close(t *orgTurn) (any, error) {
+	key := (&record.Report{By: t.State.GetId(), Subject: c.Subject[:]}).Key()
+	r, err := openReport(t, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil || r.ReportID() != c.Report:
+		return nil, errUnknownReport
+	}
+	r.ClosedMs = t.Now.UnixMilli()
+	t.DeleteRow(journal.ReportTable, key)
+	return r, putReport(t, journal.ClosedReportTable, r)
+}
+
+func openReport(t *orgTurn, key []byte) (*record.Report, error) {
+	value, open, err := t.Row(journal.ReportTable, key)
+	if err != nil || !open {
+		return nil, err
+	}
+	r := &record.Report{}
+	return r, r.UnmarshalVT(value)
+}
+
+func putReport(t *orgTurn, table journal.Table, r *record.Report) error {
+	value, err := r.MarshalVT()
+	if err == nil {
+		t.PutRow(table, r.Key(), value)
+	}
+	return err
+}
+
 func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	return &host.Kind[*org.State, org.Command, org.Event]{
 		Stream: journal.OrgStream, Rules: rules.Org, StateEvery: 1,
@@ -107,6 +187,10 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				return proto.CloneOf(t.State), nil
 			case org.ProveWorkload:
 				return orgs.proveWorkload(t, r)
+			case *record.Report:
+				return fileReport(t, r)
+			case closeReport:
+				return r.close(t)
 			case org.Command:
 				err := t.Decide(r)
 				return proto.CloneOf(t.State), err

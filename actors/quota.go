@@ -84,6 +84,8 @@ func (w *want) exceeded(used *journal.Usage, now time.Time) error {
 		return overDaily(parley.QuotaChanges, *p.Changes, used.Changes, now)
 	case w.Invitations > 0 && over(p.Invitations, used.Invitations+w.Invitations):
 		return overDaily(parley.QuotaInvitations, *p.Invitations, used.Invitations, now)
+	case w.Reports > 0 && over(p.Reports, used.Reports+w.Reports):
+		return overDaily(parley.QuotaReports, *p.Reports, used.Reports, now)
 	case w.Stored > 0 && over(p.StoredBytes, used.Stored+w.Stored):
 		return parley.ErrQuotaExceeded.OverQuota(parley.QuotaStoredBytes, *p.StoredBytes, int(used.Stored), nil)
 	}
@@ -107,7 +109,7 @@ func overDaily(name string, limit int, used int64, now time.Time) error {
 
 // limited reports whether any limit bears on what is wanted.
 func (w *want) limited() bool {
-	return w.messages != nil || w.limits != nil && (w.limits.StoredBytes != nil || w.limits.Changes != nil || w.limits.Invitations != nil)
+	return w.messages != nil || w.limits != nil && (w.limits.StoredBytes != nil || w.limits.Changes != nil || w.limits.Invitations != nil || w.limits.Reports != nil)
 }
 
 // take grants an entry what it wants, and adds the counts to it. Or it returns a refusal, and the
@@ -160,7 +162,10 @@ func appendCounts(to []journal.Count, org parley.OrgID, day uint32, part uint16,
 		to = append(to, journal.Count{Org: org, Day: day, N: n.Messages, Bytes: n.Stored, Part: part})
 	}
 	for _, other := range [...]journal.Count{
-		{Of: journal.CountedChanges, N: n.Changes}, {Of: journal.CountedInvitations, N: n.Invitations}, {Of: journal.CountedKeyChanges, N: n.KeyChanges},
+		{Of: journal.CountedChanges, N: n.Changes},
+		{Of: journal.CountedInvitations, N: n.Invitations},
+		{Of: journal.CountedKeyChanges, N: n.KeyChanges},
+		{Of: journal.CountedReports, N: n.Reports},
 	} {
 		if other.N != 0 {
 			other.Org, other.Day = org, day

@@ -174,11 +174,27 @@ func (l *releaseScenario) run() {
 	} {
 		l.change(erin, c)
 	}
+	l.report(acme, globex, bob)
 	l.beginErasure("leaving")
 	enqueueMessages(l.t, l.store, rules.OrgStream(acme), garble)
 	l.node.engine.Drain(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
 	l.awaitArrival()
+}
+
+// report files two reports of an organization about an agent of another one, and closes the first.
+func (l *releaseScenario) report(by, owner parley.OrgID, about parley.AgentID) {
+	l.t.Helper()
+	for range 2 {
+		filed := must(l.node.Orgs.Report(context.Background(), &record.Report{
+			By: by.Bytes(), Reported: owner.Bytes(), Kind: record.Report_agent, Subject: about.Bytes(), Category: "spam", Note: "Offers.",
+		}))(l.t)
+		l.awaitArrival()
+		if len(must(l.node.Orgs.Reports(context.Background(), true))(l.t)) == 0 {
+			must(l.node.Orgs.CloseReport(context.Background(), filed.ReportID()))(l.t)
+			l.awaitArrival()
+		}
+	}
 }
 
 // beginErasure registers an organization and begins its erasure.
@@ -305,6 +321,11 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 	}
 	for _, r := range rows[journal.WorkloadTable] {
 		say("a SPIFFE id of organization %s", parley.IDFromBytes[parley.OrgID](r.value))
+	}
+	for _, closed := range []bool{false, true} {
+		for _, r := range must(node.Orgs.Reports(ctx, closed))(t) {
+			say("reported: %s", oneLine(r))
+		}
 	}
 	for _, q := range aside {
 		say("in quarantine: %s since %s: %x, %s", q.Name(), q.At.Format(time.RFC3339), q.Word, q.Why)

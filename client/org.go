@@ -21,5 +21,9 @@ type Org struct {
 	// when that is complete. Repeating it with the same access token gives the same result.
 	Erase Call[parley.OrgID, api.Erasure] `call:"DELETE /orgs/{id} repeatable"`
 
+	// Report reports a message, an agent or a group to the operator. Reporting it again while the
+	// report is open returns the first one's id.
+	Report Call[api.CreateReport, api.ReportFiled] `call:"POST /reports repeatable"`
+
 	s *Session
 }

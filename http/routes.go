@@ -145,6 +145,7 @@ func (s *Service) orgRoutes() []rest.Route {
 		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", org.AddCredentials),
 		rest.Typed(remove, "/orgs/{id}", rest.Bearer, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", org.Erase).ToErase(),
 		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", org.RevokeCredentials),
+		rest.Typed(post, "/reports", rest.Bearer, 201, "Report a message, an agent or a group to the operator.", s.reports.File),
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"parley/http/limit"
 	"parley/http/messages"
 	"parley/http/orgs"
+	"parley/http/reports"
 	"parley/http/rest"
 	"parley/http/streams"
 	"parley/http/submission"
@@ -146,6 +147,7 @@ type core struct {
 	ofMessages *messages.Options
 	ofAgents   *agents.Service
 	ofOrgs     *orgs.Options
+	reports    *reports.Reports
 	closing    atomic.Bool
 }
 
@@ -160,8 +162,7 @@ func NewService(o ServiceOptions) *Service {
 	s.agents = access.NewAgents(o.Node, s.show)
 	s.groups = access.NewGroups(o.Node, s.agents, o.Quotas)
 	s.Resolve = s.groups.Resolve
-	s.rates = newRates(o.Rates, o.Clock)
-	s.tries = limit.NewWindow(parley.ChallengeTriesMax, parley.ChallengeLifetime+time.Minute, o.Clock)
+	s.rates, s.tries = newRates(o.Rates, o.Clock), limit.NewWindow(parley.ChallengeTriesMax, parley.ChallengeLifetime+time.Minute, o.Clock)
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
@@ -213,6 +214,7 @@ func NewService(o ServiceOptions) *Service {
 		TakeFailure: admission{s}.takeFailure, TakeToken: func(c *rest.Call, id parley.ClientID) error { return take(c, s.rates.token, string(id[:])) },
 		TakeKeys: s.takeKeys, Ended: func(id parley.ClientID) { s.endings.of(id) }, ExportsUsed: s.exports.Used, Started: time.Unix(s.started, 0),
 	}
+	s.reports = reports.New(o.Node, s.groups)
 	s.directory = directory.New(directory.Options{
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Index: o.Directory, Lists: s.lists, Cursors: o.Cursors, Clock: o.Clock,
 		Budget: o.Budget, Logger: o.Logger, Site: web.Site{Version: o.Version, BaseURL: o.BaseURL, Domain: o.Domain, Brand: o.Brand},

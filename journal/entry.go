@@ -222,6 +222,7 @@ const (
 	CountedChanges
 	CountedInvitations
 	CountedKeyChanges
+	CountedReports
 )
 
 const (
@@ -237,7 +238,7 @@ func RoundStored(n int) int64 { return (int64(n) + StoredStep - 1) / StoredStep 
 
 // Usage is what an organization used: on a day, but for Stored.
 type Usage struct {
-	Messages, Changes, Invitations, KeyChanges int64
+	Messages, Changes, Invitations, KeyChanges, Reports int64
 	// Stored is how many bytes it stores, of all days.
 	Stored int64
 }
@@ -248,6 +249,7 @@ func (u *Usage) Sum(more Usage) {
 	u.Changes += more.Changes
 	u.Invitations += more.Invitations
 	u.KeyChanges += more.KeyChanges
+	u.Reports += more.Reports
 	u.Stored += more.Stored
 }
 
@@ -262,6 +264,8 @@ func (u *Usage) Add(of Counted, n int64) {
 		u.Invitations += n
 	case CountedKeyChanges:
 		u.KeyChanges += n
+	case CountedReports:
+		u.Reports += n
 	}
 }
 

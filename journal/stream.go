@@ -190,6 +190,12 @@ const (
 	// HandedOutTable: agent id, end of the lifetime in Unix seconds (8 bytes), first 16
 	// bytes of the SHA-256 → nothing. MLS KeyPackages that were claimed.
 	HandedOutTable Table = 37
+	// ReportTable: organization id, id of a message, an agent or a group → the open report of
+	// the one about the other.
+	ReportTable Table = 38
+	// ClosedReportTable: day of the closing (4 bytes), organization id, report id → the report.
+	// Rows leave when they are ReportDays old.
+	ClosedReportTable Table = 39
 )
 
 // MLSTables are the tables of the MLS groups of groups. Their keys begin with the id of
@@ -199,7 +205,7 @@ var MLSTables = []Table{MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, MLSM
 // HasContent reports whether the values of a table belong to an organization.
 func (t Table) HasContent() bool {
 	switch t {
-	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable, MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, KeyPackageTable:
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable, MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, KeyPackageTable, ReportTable, ClosedReportTable:
 		return true
 	}
 	return false
@@ -228,6 +234,9 @@ var DirectorySlot = parley.SlotOf("directory")
 // OnceDays is how many days an idempotency key is looked up for, today
 // included: a key written in the last second of a day is known for 24 hours.
 const OnceDays = 2
+
+// ReportDays is how many days a closed report is kept, after the day of its closing.
+const ReportDays = 400
 
 // Day is the number of the UTC day of t, counted from 1970-01-01.
 func Day(t time.Time) uint32 { return uint32(t.Unix() / 86400) }

@@ -19,7 +19,7 @@ const (
 	// timersPerTick bounds how many actors one tick wakes. The next tick continues
 	// from there, so that timers that cannot be handled delay no others.
 	timersPerTick = 256
-	// forgetEvery is how often idempotency keys of past days are looked for.
+	// forgetEvery is how often rows of past days are looked for.
 	forgetEvery = time.Hour
 )
 
@@ -45,7 +45,7 @@ func (j *journalState) housekeeping() {
 		if now.Sub(forgot) >= forgetEvery {
 			forgot = now
 			if err := j.forgetKeys(now); err != nil {
-				j.store.opts.Logger.Error("deleting idempotency keys of past days", "journal", j.number, "error", err)
+				j.store.opts.Logger.Error("deleting rows of past days", "journal", j.number, "error", err)
 			}
 		}
 	}
@@ -113,19 +113,18 @@ func (j *journalState) fireTimers(now time.Time) error {
 // forgetRows is how many deletions one entry carries.
 const forgetRows = 64
 
-// datedTables are the tables whose keys begin with a day. Their rows are needed for
-// journal.OnceDays.
-var datedTables = [...]journal.Table{journal.OnceTable, journal.SpentTable}
+// datedTables are the tables whose keys begin with a day, and for how many days their rows are
+// needed, that day included.
+var datedTables = [...]struct {
+	journal.Table
+	days uint32
+}{{journal.OnceTable, journal.OnceDays}, {journal.SpentTable, journal.OnceDays}, {journal.ClosedReportTable, 1 + journal.ReportDays}}
 
-// forgetKeys deletes the rows of days that are no longer looked up. It appends
+// forgetKeys deletes the rows of days that are no longer needed. It appends
 // entries, as every writer does, so that a follower of the journal's batches
 // deletes the same rows.
 func (j *journalState) forgetKeys(now time.Time) error {
 	today := journal.Day(now)
-	if today < journal.OnceDays {
-		return nil
-	}
-	kept := today - journal.OnceDays + 1
 	iter, err := j.store.db.NewIter(nil)
 	if err != nil {
 		return err
@@ -138,11 +137,12 @@ func (j *journalState) forgetKeys(now time.Time) error {
 		}
 	}
 	err = j.slots(func(slot parley.Slot) error {
-		for _, table := range datedTables {
+		for _, dated := range datedTables {
+			table := dated.Table
 			low := layout.RowKey(slot, table, nil)
 			for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low) && len(iter.Key()) >= len(low)+4; {
 				day := bytes.Clone(iter.Key()[len(low) : len(low)+4])
-				if binary.BigEndian.Uint32(day) >= kept {
+				if binary.BigEndian.Uint32(day)+dated.days > today {
 					break
 				}
 				rows = append(rows, journal.Row{Slot: slot, Table: table, Key: day, Delete: true, Beneath: true})

@@ -1,6 +1,7 @@
 package erasure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -178,7 +179,7 @@ func (r *run) closeGroups(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// deleteRows deletes the rows of webhooks, cards, MLS KeyPackages and the MLS groups of
+// deleteRows deletes the rows of webhooks, cards, reports, MLS KeyPackages and the MLS groups of
 // groups. Nobody could read them; but observers of tables learn that they are gone, and the
 // rows of MLS groups are long.
 func (r *run) deleteRows(ctx context.Context) error {
@@ -203,6 +204,9 @@ func (r *run) deleteRows(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.deleteReports(ctx); err != nil {
+		return err
+	}
 	sealed, err := r.withMLS(ctx)
 	if err != nil {
 		return err
@@ -222,6 +226,30 @@ func (r *run) deleteRows(ctx context.Context) error {
 	for id := range packages {
 		if err := r.deleteBeneath(ctx, id.Slot(), id.Bytes(), journal.KeyPackageTable, journal.HandedOutTable); err != nil {
 			return err
+		}
+	}
+	return b.flush(ctx)
+}
+
+// deleteReports deletes the reports that the organization made.
+func (r *run) deleteReports(ctx context.Context) error {
+	b := r.batch()
+	for table, at := range map[journal.Table]int{journal.ReportTable: 0, journal.ClosedReportTable: 4} {
+		var keys [][]byte
+		if err := r.view(ctx, func(v journal.View) error {
+			return v.Keys(table, func(key []byte) bool {
+				if bytes.HasPrefix(key[at:], r.org[:]) {
+					keys = append(keys, bytes.Clone(key))
+				}
+				return true
+			})
+		}); err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := b.delete(ctx, r.org.Slot(), table, key); err != nil {
+				return err
+			}
 		}
 	}
 	return b.flush(ctx)

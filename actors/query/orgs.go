@@ -1,10 +1,13 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/client/parley"
 	"parley/journal"
 )
@@ -74,4 +77,46 @@ func (q *Orgs) Used(ctx context.Context, id parley.OrgID) (used journal.Usage, e
 		return err
 	})
 	return used, err
+}
+
+// OpenReports returns how many reports are open, of all organizations.
+func (q *Orgs) OpenReports(ctx context.Context) (n int, err error) {
+	err = q.view(ctx, func(v journal.View) error {
+		return v.Keys(journal.ReportTable, func([]byte) bool { n++; return true })
+	})
+	return n, err
+}
+
+// Reports returns the open or the closed reports of all organizations, oldest first.
+func (q *Orgs) Reports(ctx context.Context, closed bool) (all []*record.Report, err error) {
+	table := journal.ReportTable
+	if closed {
+		table = journal.ClosedReportTable
+	}
+	err = q.view(ctx, func(v journal.View) error {
+		var bad error
+		err := v.Table(table, func(_, value []byte) bool {
+			r := &record.Report{}
+			bad = r.UnmarshalVT(value)
+			all = append(all, r)
+			return bad == nil
+		})
+		return errors.Join(err, bad)
+	})
+	slices.SortFunc(all, func(a, b *record.Report) int { return bytes.Compare(a.GetId(), b.GetId()) })
+	return all, err
+}
+
+// OpenReport returns the open report of an organization about a message, an agent or a group, nil
+// if there is none.
+func (q *Orgs) OpenReport(ctx context.Context, by parley.OrgID, subject parley.AnyID) (r *record.Report, err error) {
+	err = q.row(ctx, func(v journal.View) error {
+		value, found, err := v.Row(by.Slot(), journal.ReportTable, slices.Concat(by[:], subject[:]))
+		if err != nil || !found {
+			return err
+		}
+		r = &record.Report{}
+		return r.UnmarshalVT(value)
+	})
+	return r, err
 }

@@ -111,13 +111,21 @@ func (r *Message) UnmarshalAgain(stored []byte) error {
 	r.InReplyTo, r.Group, r.Host, r.Parent = r.InReplyTo[:0], r.Group[:0], r.Host[:0], r.Parent[:0]
 	r.Content, r.Metadata = r.Content[:0], r.Metadata[:0]
 	r.Type, r.SelfPayload = "", ""
-	r.Recipients, r.FirstSeat, r.Task, r.unknownFields = 0, 0, false, r.unknownFields[:0]
+	r.Recipients, r.FirstSeat, r.Turn, r.Task, r.unknownFields = 0, 0, 0, false, r.unknownFields[:0]
 	return r.UnmarshalVT(stored)
 }
 
 // Starts reports whether the message is the first of a conversation between two agents.
 func (r *Message) Starts() bool {
 	return len(r.GetInReplyTo()) == 0 && r.HostID().Zero() && r.MessageID() == conversation.FirstMessageID(r.Conversation())
+}
+
+// Ordinal returns the number of the message in its conversation, from 1; 0 if that is a group's.
+func (r *Message) Ordinal() int {
+	if r.GetTurn() == 0 && r.Starts() {
+		return 1
+	}
+	return int(r.GetTurn())
 }
 
 // Started returns the event that a message stands for if it Starts a conversation.

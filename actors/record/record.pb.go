@@ -100,6 +100,58 @@ func (SagaMessage_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_actors_record_record_proto_rawDescGZIP(), []int{1, 0}
 }
 
+type Report_Kind int32
+
+const (
+	Report_none    Report_Kind = 0
+	Report_message Report_Kind = 1
+	Report_agent   Report_Kind = 2
+	Report_group   Report_Kind = 3
+)
+
+// Enum value maps for Report_Kind.
+var (
+	Report_Kind_name = map[int32]string{
+		0: "none",
+		1: "message",
+		2: "agent",
+		3: "group",
+	}
+	Report_Kind_value = map[string]int32{
+		"none":    0,
+		"message": 1,
+		"agent":   2,
+		"group":   3,
+	}
+)
+
+func (x Report_Kind) Enum() *Report_Kind {
+	p := new(Report_Kind)
+	*p = x
+	return p
+}
+
+func (x Report_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Report_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_actors_record_record_proto_enumTypes[1].Descriptor()
+}
+
+func (Report_Kind) Type() protoreflect.EnumType {
+	return &file_actors_record_record_proto_enumTypes[1]
+}
+
+func (x Report_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Report_Kind.Descriptor instead.
+func (Report_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{3, 0}
+}
+
 // Message is a message as stored: what its readers may see. Each home keeps it once.
 // Field numbers are stored: they are never changed or reused. Fields from 100 on are the
 // content, which is sealed; those below are the header, which is not.
@@ -126,7 +178,10 @@ type Message struct {
 	// parent, empty for none. Such a conversation has no event for its start: see Started.
 	Parent []byte `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Of the first message of a conversation between two agents: it is an A2A task.
-	Task bool   `protobuf:"varint,16,opt,name=task,proto3" json:"task,omitempty"`
+	Task bool `protobuf:"varint,16,opt,name=task,proto3" json:"task,omitempty"`
+	// The number of the message in a conversation between two agents, counted from 1; 0 for the
+	// first one and in conversations of groups.
+	Turn uint32 `protobuf:"varint,17,opt,name=turn,proto3" json:"turn,omitempty"`
 	Type string `protobuf:"bytes,100,opt,name=type,proto3" json:"type,omitempty"`
 	// What the sender sent, as the HTTP layer encoded it; actors do not look inside.
 	Content []byte `protobuf:"bytes,101,opt,name=content,proto3" json:"content,omitempty"`
@@ -258,6 +313,13 @@ func (x *Message) GetTask() bool {
 		return x.Task
 	}
 	return false
+}
+
+func (x *Message) GetTurn() uint32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
 }
 
 func (x *Message) GetType() string {
@@ -507,6 +569,117 @@ func (x *Erasure) GetFinishedMs() int64 {
 	return 0
 }
 
+// Report is what an organization reported about a message, an agent or a group.
+type Report struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The organization that reports, and the one that owns the subject.
+	By       []byte      `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reported []byte      `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"`
+	Kind     Report_Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=parley.v1.message.Report_Kind" json:"kind,omitempty"`
+	Subject  []byte      `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	Category string      `protobuf:"bytes,6,opt,name=category,proto3" json:"category,omitempty"`
+	Note     string      `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
+	AtMs     int64       `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Zero while it is open.
+	ClosedMs      int64 `protobuf:"varint,9,opt,name=closed_ms,json=closedMs,proto3" json:"closed_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Report) Reset() {
+	*x = Report{}
+	mi := &file_actors_record_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Report) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Report) ProtoMessage() {}
+
+func (x *Report) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Report.ProtoReflect.Descriptor instead.
+func (*Report) Descriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Report) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Report) GetBy() []byte {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Report) GetReported() []byte {
+	if x != nil {
+		return x.Reported
+	}
+	return nil
+}
+
+func (x *Report) GetKind() Report_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Report_none
+}
+
+func (x *Report) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *Report) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *Report) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *Report) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Report) GetClosedMs() int64 {
+	if x != nil {
+		return x.ClosedMs
+	}
+	return 0
+}
+
 // PublicGroup is what the directory shows of a public group.
 type PublicGroup struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -526,7 +699,7 @@ type PublicGroup struct {
 
 func (x *PublicGroup) Reset() {
 	*x = PublicGroup{}
-	mi := &file_actors_record_record_proto_msgTypes[3]
+	mi := &file_actors_record_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +711,7 @@ func (x *PublicGroup) String() string {
 func (*PublicGroup) ProtoMessage() {}
 
 func (x *PublicGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_record_record_proto_msgTypes[3]
+	mi := &file_actors_record_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +724,7 @@ func (x *PublicGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicGroup.ProtoReflect.Descriptor instead.
 func (*PublicGroup) Descriptor() ([]byte, []int) {
-	return file_actors_record_record_proto_rawDescGZIP(), []int{3}
+	return file_actors_record_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PublicGroup) GetId() []byte {
@@ -621,7 +794,7 @@ var File_actors_record_record_proto protoreflect.FileDescriptor
 
 const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xba\x03\n" +
+	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xce\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\fR\x0econversationId\x12\x12\n" +
@@ -639,6 +812,7 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\x04host\x18\x0e \x01(\fR\x04host\x12\x16\n" +
 	"\x06parent\x18\x0f \x01(\fR\x06parent\x12\x12\n" +
 	"\x04task\x18\x10 \x01(\bR\x04task\x12\x12\n" +
+	"\x04turn\x18\x11 \x01(\rR\x04turn\x12\x12\n" +
 	"\x04type\x18d \x01(\tR\x04type\x12\x18\n" +
 	"\acontent\x18e \x01(\fR\acontent\x12!\n" +
 	"\fself_payload\x18f \x01(\tR\vselfPayload\x12\x1a\n" +
@@ -678,7 +852,22 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\bmessages\x18\a \x01(\x03R\bmessages\x12\x18\n" +
 	"\acounted\x18\b \x01(\bR\acounted\x12\x1f\n" +
 	"\vfinished_ms\x18\t \x01(\x03R\n" +
-	"finishedMs\"\xe7\x01\n" +
+	"finishedMs\"\xa9\x02\n" +
+	"\x06Report\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\fR\x02by\x12\x1a\n" +
+	"\breported\x18\x03 \x01(\fR\breported\x122\n" +
+	"\x04kind\x18\x04 \x01(\x0e2\x1e.parley.v1.message.Report.KindR\x04kind\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\fR\asubject\x12\x1a\n" +
+	"\bcategory\x18\x06 \x01(\tR\bcategory\x12\x12\n" +
+	"\x04note\x18\a \x01(\tR\x04note\x12\x13\n" +
+	"\x05at_ms\x18\b \x01(\x03R\x04atMs\x12\x1b\n" +
+	"\tclosed_ms\x18\t \x01(\x03R\bclosedMs\"3\n" +
+	"\x04Kind\x12\b\n" +
+	"\x04none\x10\x00\x12\v\n" +
+	"\amessage\x10\x01\x12\t\n" +
+	"\x05agent\x10\x02\x12\t\n" +
+	"\x05group\x10\x03\"\xe7\x01\n" +
 	"\vPublicGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -704,22 +893,25 @@ func file_actors_record_record_proto_rawDescGZIP() []byte {
 	return file_actors_record_record_proto_rawDescData
 }
 
-var file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_actors_record_record_proto_goTypes = []any{
 	(SagaMessage_Kind)(0), // 0: parley.v1.message.SagaMessage.Kind
-	(*Message)(nil),       // 1: parley.v1.message.Message
-	(*SagaMessage)(nil),   // 2: parley.v1.message.SagaMessage
-	(*Erasure)(nil),       // 3: parley.v1.message.Erasure
-	(*PublicGroup)(nil),   // 4: parley.v1.message.PublicGroup
+	(Report_Kind)(0),      // 1: parley.v1.message.Report.Kind
+	(*Message)(nil),       // 2: parley.v1.message.Message
+	(*SagaMessage)(nil),   // 3: parley.v1.message.SagaMessage
+	(*Erasure)(nil),       // 4: parley.v1.message.Erasure
+	(*Report)(nil),        // 5: parley.v1.message.Report
+	(*PublicGroup)(nil),   // 6: parley.v1.message.PublicGroup
 }
 var file_actors_record_record_proto_depIdxs = []int32{
 	0, // 0: parley.v1.message.SagaMessage.kind:type_name -> parley.v1.message.SagaMessage.Kind
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 1: parley.v1.message.Report.kind:type_name -> parley.v1.message.Report.Kind
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_actors_record_record_proto_init() }
@@ -732,8 +924,8 @@ func file_actors_record_record_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_record_record_proto_rawDesc), len(file_actors_record_record_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   4,
+			NumEnums:      2,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -75,6 +76,8 @@ var families = map[journal.Table]family{
 	journal.MLSGroupInfoTable: {key: of(16), check: row.mlsGroupInfo},
 	journal.MLSWelcomeTable:   {key: of(24), check: func(r row) { r.find(mlsWelcomeRows, r.key) }},
 	journal.MLSMemberTable:    {check: row.mlsMember},
+	journal.ReportTable:       {key: of(32), check: row.report},
+	journal.ClosedReportTable: {key: of(36), check: row.report},
 }
 
 // readTables checks all rows of the tables.
@@ -156,5 +159,16 @@ func inKeyLog(c check) func(row) {
 	return func(r row) {
 		r.find(c, r.key, r.value)
 		r.holds(keyLogEntries, r.slot == rules.KeyLogStream.Slot(), fmt.Sprintf("slot %d, key %x", r.slot, r.key), "a row of the key log lies where nobody looks for it")
+	}
+}
+
+// report checks that a report lies where its organization, its subject and its closing say.
+func (r row) report() {
+	var stored record.Report
+	if !r.decode(&stored) {
+		return
+	}
+	if id := stored.ReportID(); !bytes.Equal(stored.Key(), r.key) || (stored.GetClosedMs() != 0) != (r.table == journal.ClosedReportTable) || id.Slot() != r.slot || stored.ByOrg().Slot() != r.slot {
+		r.fault(knownTables, fmt.Sprintf("table %d, key %x", r.table, r.key), "the report %s belongs elsewhere", id)
 	}
 }

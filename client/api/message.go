@@ -72,6 +72,8 @@ type Provenance struct {
 	HumanOversight bool         `json:"human_oversight"`
 	// Via is how the message was sent.
 	Via string `json:"via" enum:"api,sync,a2a,group,system"`
+	// Turn is the number of the message in its conversation, from 1. It is absent in a group's.
+	Turn int `json:"turn,omitzero"`
 }
 
 // Send is a message to an agent or a group: POST /messages.

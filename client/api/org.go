@@ -191,3 +191,36 @@ type SigningKey struct {
 type SigningKeys struct {
 	Keys []SigningKey `json:"keys"`
 }
+
+// CreateReport reports a message, an agent or a group to the operator: POST /reports. Exactly one of
+// MessageID, AgentID and GroupID is given.
+type CreateReport struct {
+	Category string `json:"category" required:"true" enum:"spam,abuse,impersonation,other"`
+	// Note is for the operator.
+	Note *string `json:"note,omitzero" maxLength:"2000" example:"Sends the same offer every hour."`
+	// MessageID is a message that an agent of the organization received.
+	MessageID *parley.MessageID `json:"message_id,omitzero"`
+	AgentID   *parley.AgentID   `json:"agent_id,omitzero" example:"01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1"`
+	// GroupID is a public group, or one in which the organization has an agent.
+	GroupID *parley.GroupID `json:"group_id,omitzero"`
+}
+
+// Check checks that there is exactly one subject.
+func (in *CreateReport) Check() []FieldError {
+	n := 0
+	for _, given := range []bool{in.MessageID != nil, in.AgentID != nil, in.GroupID != nil} {
+		if given {
+			n++
+		}
+	}
+	if n != 1 {
+		return []FieldError{{Loc: []any{"body", "message_id"}, Msg: "Value error, exactly one of message_id, agent_id and group_id is required", Type: valueError}}
+	}
+	return nil
+}
+
+// ReportFiled names a report. The status is 201, and 200 if the organization has an open one about
+// the same subject, which is the answer then.
+type ReportFiled struct {
+	ReportID parley.ReportID `json:"report_id"`
+}

@@ -38,6 +38,7 @@ type (
 	clientKind       struct{}
 	groupKind        struct{}
 	joinRequestKind  struct{}
+	reportKind       struct{}
 	anyKind          struct{}
 )
 
@@ -51,6 +52,8 @@ type (
 	ClientID       = ID[clientKind]
 	GroupID        = ID[groupKind]
 	JoinRequestID  = ID[joinRequestKind]
+	// ReportID names a report, in the slot of the organization that made it.
+	ReportID = ID[reportKind]
 	// AnyID is an id whose kind is known from the context, such as the id of a stream.
 	AnyID = ID[anyKind]
 )

@@ -7,7 +7,7 @@ import "context"
 type Payer struct {
 	Org OrgID
 	// StoredBytes bounds what it stores in all, the others what it does on a day.
-	StoredBytes, Changes, Invitations *int
+	StoredBytes, Changes, Invitations, Reports *int
 	// InvitationsPerAgent bounds those to one agent.
 	InvitationsPerAgent *int
 }
@@ -19,6 +19,7 @@ const (
 	QuotaChanges             = "changes_per_day"
 	QuotaInvitations         = "invitations_per_day"
 	QuotaInvitationsPerAgent = "invitations_per_agent"
+	QuotaReports             = "reports_per_day"
 )
 
 type payerKey struct{}

@@ -60,7 +60,8 @@ var beyondPromises = map[string]string{
 	"route GET /messages/{}/receipt": "a signed proof that the service accepted a message", "route DELETE /agents/{}/keys/pq": "takes back what POST sets",
 	"route GET /a2a/{}/.well-known/agent-card.json": "the A2A card where A2A's clients look for it", "route GET /ext/{}/v1": "describes the extension that A2A cards name",
 	"route GET /metrics": "metrics", "route GET /debug/pprof/*": "profiles, at the admin listener", "route GET /cluster/status": forAdmin, "route POST /cluster/*": forAdmin,
-	"route GET /orgs": forAdmin, "route GET /orgs/{}": forAdmin, "route POST /orgs/{}/*": forAdmin, "route POST /backup": forAdmin, "route POST /signing-keys/rotate": forAdmin,
+	"route GET /orgs": forAdmin, "route GET /orgs/{}": forAdmin, "route POST /orgs/{}/*": forAdmin, "route GET /reports": forAdmin, "route POST /reports/{}/close": forAdmin,
+	"flag parley report list --closed": forOperator, "route POST /backup": forAdmin, "route POST /signing-keys/rotate": forAdmin,
 
 	"code draining": forProbes, "code follows": forProbes, "code clock": forProbes, "code no_leader": forProbes, "code ambiguous": forProbes, "code cross_site": forProbes,
 	"code forbidden": forProbes, "code host_not_allowed": forProbes, "code node_required": forProbes, "code not_handed_over": forProbes, "code not_ready": forProbes,

@@ -60,6 +60,7 @@ func (p *party) talks(q *party) {
 	for _, step := range []struct{ status, reason string }{{"paused", "reason"}, {"open", "another reason"}} {
 		p.do(200, "PATCH /conversations/{id}/status", []string{sent["conversation_id"].(string)}, object{"status": step.status, "reason": "for " + p.canary(p.fate, step.reason)}, me.as()...)
 	}
+	p.do(201, "POST /reports", nil, object{"category": "other", "note": p.canary(p.fate, "note"), "message_id": q.do(201, "POST /messages/{id}/reply", id, object{"type": "a.b.c", "encrypted_payload": "aGVsbG8"}, you.as()...)["id"]})
 	p.sends(q, 40)
 }
 

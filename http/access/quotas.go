@@ -30,28 +30,33 @@ const (
 var quotaNames = [...]string{
 	QuotaAgents, QuotaMessages, QuotaGroups, QuotaWebhooks, QuotaMembers, QuotaStreams, QuotaExports,
 	parley.QuotaStoredBytes, parley.QuotaChanges, parley.QuotaInvitations, parley.QuotaInvitationsPerAgent,
+	parley.QuotaReports,
 }
 
-// Quotas returns the profile with a name: "open" has no limits but that of exports,
+// Quotas returns the profile with a name: "open" limits exports and reports only,
 // "public" is for deployments that anyone may join.
 func Quotas(profile string) QuotaProfile {
 	if profile == "public" {
 		return QuotaProfile{
-			limits(0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 3),
-			limits(3, 100, 5, 3, 64, 3, 1, 1<<30, 1000, 50, 3),
-			limits(10, 1000, 25, 10, 256, 10, 1, 50<<30, 10_000, 500, 3),
-			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1, unlimited, unlimited, 10_000, 3),
+			limits(0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 3, reports),
+			limits(3, 100, 5, 3, 64, 3, 1, 1<<30, 1000, 50, 3, reports),
+			limits(10, 1000, 25, 10, 256, 10, 1, 50<<30, 10_000, 500, 3, reports),
+			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1, unlimited, unlimited, 10_000, 3, reports),
 		}
 	}
 	var open QuotaProfile
 	for tier := range open {
-		open[tier] = map[string]int{QuotaExports: 1}
+		open[tier] = map[string]int{QuotaExports: 1, parley.QuotaReports: reports}
 	}
 	return open
 }
 
-// unlimited stands for no limit.
-const unlimited = -1
+const (
+	// unlimited stands for no limit.
+	unlimited = -1
+	// reports is how many reports an organization of any profile and tier may make on a day.
+	reports = 20
+)
 
 func limits(values ...int) map[string]int {
 	m := map[string]int{}
@@ -111,6 +116,7 @@ func (p QuotaProfile) Payer(o *org.State) *parley.Payer {
 	return &parley.Payer{
 		Org: o.OrgID(), StoredBytes: p.Of(o, parley.QuotaStoredBytes), Changes: p.Of(o, parley.QuotaChanges),
 		Invitations: p.Of(o, parley.QuotaInvitations), InvitationsPerAgent: p.Of(o, parley.QuotaInvitationsPerAgent),
+		Reports: p.Of(o, parley.QuotaReports),
 	}
 }
 

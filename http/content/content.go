@@ -222,7 +222,7 @@ func cutField(b []byte) (value, rest []byte, ok bool) {
 
 // frameBytes is what the names of the members, the ids and the instant take in a
 // message to one agent. In a broadcast they take less.
-const frameBytes = 496
+const frameBytes = 514
 
 // size returns an upper bound of the bytes that the content takes in a message of a
 // type.
@@ -299,6 +299,9 @@ func Append(b []byte, r *record.Message) (out []byte, ok bool) {
 	member(`,"trust_tier":`, tierField)
 	member(`,"human_oversight":`, oversightField)
 	member(`,"via":`, viaField)
+	if turn := r.Ordinal(); turn > 0 {
+		b = AppendInt(append(b, `,"turn":`...), turn)
+	}
 	member(`}},"content_type":`, contentTypeField)
 	member(`,"payload_schema":`, schemaField)
 	member(`,"sender_attestations":`, attestationsField)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type drawn struct {
 	org               parley.OrgID
 	group             parley.GroupID
 	conversation      parley.ConversationID
+	turn              int
 }
 
 func drawEnvelope(t *rapid.T) *drawn {
@@ -52,6 +54,8 @@ func drawEnvelope(t *rapid.T) *drawn {
 	}
 	if rapid.Bool().Draw(t, "broadcast") {
 		e.group = parley.GroupID{6: 0x70, 15: 4}
+	} else {
+		e.turn = rapid.SampledFrom([]int{0, 1, 12, math.MaxUint32}).Draw(t, "turn")
 	}
 	e.Task = []byte(rapid.SampledFrom([]string{"", `"message_id":"m","cleartext":true`, `"context_id":"c","message_id":"m"`}).Draw(t, "task"))
 	return e
@@ -73,10 +77,14 @@ func plainContent(e *drawn) map[string]any {
 		_ = json.Unmarshal([]byte("{"+string(e.Task)+"}"), &of)
 		metadata["a2a"] = of
 	}
-	metadata["provenance"] = map[string]any{
+	provenance := map[string]any{
 		"server": e.Server, "received_at": e.At.UTC().Format("2006-01-02T15:04:05.000000Z"), "org_id": e.org.String(), "org_slug": e.Slug,
 		"trust_tier": float64(e.Tier), "human_oversight": e.Oversight, "via": e.Via,
 	}
+	if e.turn > 0 {
+		provenance["turn"] = float64(e.turn)
+	}
+	metadata["provenance"] = provenance
 	m := map[string]any{
 		"from_agent_id": e.sender.String(), "type": e.Type, "encrypted_payload": e.Payload, "encryption_version": e.Version,
 		"sender_signing_kid": optional(e.SigningKid), "metadata": metadata, "content_type": e.ContentType, "payload_schema": optional(e.Schema),
@@ -107,6 +115,7 @@ func TestContentReadsAsItWasSent(t *testing.T) {
 		}
 		forms[c.payload]++
 		r := &record.Message{Type: e.Type, From: e.sender.Bytes(), To: e.recipient.Bytes(), FromOrg: e.org.Bytes(), ConversationId: e.conversation.Bytes(), Content: stored}
+		r.Turn = uint32(e.turn)
 		if !e.group.Zero() {
 			r.Group = e.group.Bytes()
 		}
@@ -136,8 +145,9 @@ func TestContentReadsAsItWasSent(t *testing.T) {
 }
 
 // contentSlack is by how much the size that is reserved for a content may exceed what it
-// takes: a broadcast has one id less, and so has a message of a task that names its context.
-const contentSlack = 110
+// takes: a broadcast has one id less and no turn, and so has a message of a task that names its
+// context.
+const contentSlack = 128
 
 // FuzzDecodeContent: whatever is stored, decoding does not fail, and what it accepts has
 // fields that lie within it.

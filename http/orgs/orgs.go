@@ -45,7 +45,7 @@ func (s Orgs) Usage(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
 	q.Quotas[access.QuotaAgents] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaAgents), Used: new(int(o.GetActiveAgents()))}
 	q.Quotas[access.QuotaGroups] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaGroups), Used: new(int(o.GetActiveGroups()))}
-	for name, n := range map[string]int64{access.QuotaMessages: used.Messages, parley.QuotaChanges: used.Changes, parley.QuotaInvitations: used.Invitations} {
+	for name, n := range map[string]int64{access.QuotaMessages: used.Messages, parley.QuotaChanges: used.Changes, parley.QuotaInvitations: used.Invitations, parley.QuotaReports: used.Reports} {
 		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name), Used: new(int(n)), ResetsAt: &midnight}
 	}
 	q.Quotas[parley.QuotaStoredBytes] = api.Quota{Limit: s.Quotas.Of(o, parley.QuotaStoredBytes), Used: new(int(max(used.Stored, 0)))}

@@ -70,6 +70,7 @@ var operations = map[string]operation{
 	"GET /agents/{name}/did.json":     {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations":  {ID: "listConversations", Refuses: "not_owner"},
 
+	"POST /reports":                      {ID: "createReport", Again: "The organization has an open report about the same subject.", Refuses: "not_found gone quota_exceeded"},
 	"PUT /agents/{id}/blocks/{other}":    {ID: "blockForAgent", Refuses: "not_owner not_found gone quota_exceeded"},
 	"DELETE /agents/{id}/blocks/{other}": {ID: "unblockForAgent", Refuses: "not_owner not_found gone"},
 	"GET /agents/{id}/blocks":            {ID: "listBlocks", Refuses: "not_owner"},

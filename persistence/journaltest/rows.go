@@ -103,6 +103,7 @@ func testCounts(r *rig) {
 			{Org: org, Day: 7, N: 1, Of: journal.CountedChanges},
 			{Org: org, Day: 7, N: 2, Of: journal.CountedInvitations},
 			{Org: org, Day: 8, N: 3, Of: journal.CountedKeyChanges},
+			{Org: org, Day: 8, N: 2, Of: journal.CountedReports},
 		}})
 	}
 	check := func() {
@@ -110,7 +111,7 @@ func testCounts(r *rig) {
 		r.view(func(v journal.View) {
 			const stored = 4 * (5*48 - 16)
 			for day, want := range map[uint32]journal.Usage{
-				6: {Stored: stored}, 7: {Messages: 28, Changes: 4, Invitations: 8, Stored: stored}, 8: {Messages: 20, KeyChanges: 12, Stored: stored},
+				6: {Stored: stored}, 7: {Messages: 28, Changes: 4, Invitations: 8, Stored: stored}, 8: {Messages: 20, KeyChanges: 12, Reports: 8, Stored: stored},
 			} {
 				used, err := v.Used(org, day)
 				r.expect(line("used on day", day), line(used, err), line(want, nil))
@@ -304,7 +305,8 @@ func testForgetting(r *rig) {
 			e.Rows = append(e.Rows,
 				row(slot, journal.OnceTable, key(uint32(int(today)+d)), "y"), row(slot, journal.SpentTable, key(uint32(int(today)+d)), "y"))
 		}
-		e.Rows = append(e.Rows, row(slot, journal.RosterTable, key(today-4), "other table"))
+		e.Rows = append(e.Rows, row(slot, journal.RosterTable, key(today-4), "other table"),
+			row(slot, journal.ClosedReportTable, key(today-journal.ReportDays-1), "old"), row(slot, journal.ClosedReportTable, key(today-journal.ReportDays), "new"))
 		a.mustAppend(e)
 	}
 	r.reopen()
@@ -313,5 +315,7 @@ func testForgetting(r *rig) {
 	r.Advance(24 * time.Hour)
 	r.until("keys of the day before yesterday", func() bool { return known(-1, -1) == "---" })
 	r.expect("keys of two days", known(0, 1), "yyyyyy")
+	r.expect("a report that was closed long ago", r.row(near, journal.ClosedReportTable, key(today-journal.ReportDays-1)), "-")
+	r.until("a report of a day later", func() bool { return r.row(near, journal.ClosedReportTable, key(today-journal.ReportDays)) == "-" })
 	r.expect("another table", r.row(near, journal.RosterTable, key(today-4)), "other table")
 }

@@ -8,7 +8,7 @@ import (
 // laterSubjects are the bold headings of paragraphs about later work, with the subject that
 // marks their entries. A paragraph without a heading continues the one before it.
 var laterSubjects = map[string]string{
-	"Credentials": "scoped credentials", "Registration": "registration", "Reports": "reports",
+	"Credentials": "scoped credentials", "Registration": "registration",
 	"Allow lists and first contact": "allow lists and first contact", "Claims": "claims", "Attachments": "attachments",
 	"Retention": "retention", "Operators": "operators", "Audit": "audit", "Master key": "master key", "Nodes and probes": "nodes and probes",
 }

@@ -267,7 +267,7 @@ func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error)
 	usage.Stored = max(usage.Stored, 0)
 	used := map[string]*int64{
 		"agents": &t.AgentCount, "groups": &t.GroupCount, parley.QuotaMessages: &usage.Messages, parley.QuotaStoredBytes: &usage.Stored,
-		parley.QuotaChanges: &usage.Changes, parley.QuotaInvitations: &usage.Invitations,
+		parley.QuotaChanges: &usage.Changes, parley.QuotaInvitations: &usage.Invitations, parley.QuotaReports: &usage.Reports,
 	}
 	for _, name := range access.QuotaNames() {
 		part := OrgQuota{Limit: d.Quotas.Of(o, name), Used: used[name], From: "tier"}

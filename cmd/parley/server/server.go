@@ -342,7 +342,8 @@ func (h *running) startAdmin(cfg Config, quotas access.QuotaProfile) error {
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
 	calls := []admin.Endpoint{
-		backups, &admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master},
+		backups, &admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.ReportEndpoint{Node: h.node},
+		&admin.SigningKeyEndpoint{Service: h.service, Master: h.master},
 	}
 	if h.member.part != nil {
 		calls = append(calls, &membership.Endpoint{Part: h.member.part})

@@ -18,6 +18,7 @@ var requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .
 var quotaNames = []string{
 	"agents", "messages_per_day", "groups", "group_members", "streams_per_agent", "webhooks_per_agent",
 	parley.QuotaStoredBytes, parley.QuotaChanges, parley.QuotaInvitations, parley.QuotaInvitationsPerAgent,
+	parley.QuotaReports,
 }
 
 // RequestMeter counts answers. Counting another answer of a known route and status

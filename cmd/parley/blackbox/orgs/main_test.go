@@ -13,5 +13,5 @@ type obj = kit.Obj
 func TestMain(m *testing.M) { kit.Main(m) }
 
 func TestStoriesAtFollower(t *testing.T) {
-	kit.RunAtFollower(t, "TestSuspension", "TestQuotas", "TestErase", "TestErasedAgent", "TestChallengeSolvedTwiceAtOnce")
+	kit.RunAtFollower(t, "TestSuspension", "TestQuotas", "TestReports", "TestErase", "TestErasedAgent", "TestChallengeSolvedTwiceAtOnce")
 }
