@@ -1,6 +1,11 @@
 package api
 
-import "unicode"
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+)
 
 // Check keeps characters out of the name and the address that a reader cannot see.
 // docs: limits.md
@@ -16,7 +21,7 @@ func (in *OrgPatch) Check() []FieldError {
 // checkPlain finds characters that a reader does not see: with them a name can show
 // as another one. nil is no text.
 func checkPlain(field string, text *string) []FieldError {
-	if text == nil || plain([]rune(*text)) {
+	if text == nil || Visible(*text) == *text {
 		return nil
 	}
 	return []FieldError{{
@@ -24,26 +29,38 @@ func checkPlain(field string, text *string) []FieldError {
 	}}
 }
 
-// plain reports whether a text shows all of its characters. Joiners, separators and
-// variation selectors show nothing themselves; they count as shown where a script or
-// an emoji is written with them.
-func plain(text []rune) bool {
-	for i, r := range text {
-		switch {
-		case !invisible(r):
-		case r == nonJoiner || r == joiner:
-			if !joins(text[:i], text[i+1:], r) {
-				return false
-			}
-		case r == zeroSpace || r == vowelSeparator:
-			if !parts(text[:i], text[i+1:], r) {
-				return false
-			}
-		case !unicode.Is(unicode.Variation_Selector, r) || !varies(text[:i], text[i+1:]):
-			return false
+// Visible returns a text in which every character that a reader does not see is written
+// as an escape such as \u001b, so that the text cannot control a terminal. In JSON without
+// white space it changes nothing that a parser reads.
+func Visible(text string) string {
+	var b strings.Builder
+	runes := []rune(text) // bytes that are not UTF-8 become U+FFFD, which shows
+	for i, r := range runes {
+		if shows(runes[:i], r, runes[i+1:]) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
-	return true
+	return b.String()
+}
+
+// shows reports whether a reader sees a character between two texts. Joiners, separators
+// and variation selectors show nothing themselves; they count as shown where a script or
+// an emoji is written with them.
+func shows(before []rune, r rune, after []rune) bool {
+	switch {
+	case !invisible(r):
+		return true
+	case r == nonJoiner || r == joiner:
+		return joins(before, after, r)
+	case r == zeroSpace || r == vowelSeparator:
+		return parts(before, after, r)
+	default:
+		return unicode.Is(unicode.Variation_Selector, r) && varies(before, after)
+	}
 }
 
 const (

@@ -38,7 +38,7 @@ func (c *benchCmd) Run(ctx context.Context, std *program.Streams) error {
 		args = append(args, "--json")
 	}
 	cmd := exec.CommandContext(ctx, tool, append(args, c.Args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.Out, std.Err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.RawOut, std.RawErr
 	// It saves what it has measured before it ends.
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute
 	err = cmd.Run()

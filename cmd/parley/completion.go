@@ -43,7 +43,7 @@ complete -c parley -a '(__parley)'
 }
 
 func (c *completionCmd) Run(std *program.Streams) error {
-	_, err := fmt.Fprint(std.Out, completionScripts[c.Shell])
+	_, err := fmt.Fprint(std.RawOut, completionScripts[c.Shell])
 	return err
 }
 
@@ -61,7 +61,7 @@ func (c *completeCmd) Run(std *program.Streams, app *kong.Kong) error {
 		words = []string{""}
 	}
 	for _, candidate := range candidates(app.Model.Node, words) {
-		if _, err := fmt.Fprintln(std.Out, candidate); err != nil {
+		if err := std.Say("%s", candidate); err != nil {
 			return err
 		}
 	}

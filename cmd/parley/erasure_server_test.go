@@ -85,7 +85,7 @@ func serveData(t *testing.T, data, journals string) *liveServer {
 	go func() {
 		args := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", admin, "--data", data, "--journals", journals, "--base-url", "http://parley.example"} // tokens are valid for one address
 		args = append(args, "--trust-bundle", workloadDomain+"="+bundle)
-		exited <- run(ctx, func() {}, args, &program.Streams{In: strings.NewReader(""), Out: out, Err: log})
+		exited <- run(ctx, func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: out, RawErr: log})
 	}()
 	s := &liveServer{t: t, admin: "http://" + admin}
 	s.stop = sync.OnceFunc(func() {

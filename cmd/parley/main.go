@@ -90,7 +90,7 @@ func main() {
 	datadir.KeepFilesPrivate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, stop, os.Args[1:], &program.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(run(ctx, stop, os.Args[1:], &program.Streams{In: os.Stdin, RawOut: os.Stdout, RawErr: os.Stderr}))
 }
 
 // run is one execution of the program and gives its exit code. stop makes the
@@ -160,7 +160,7 @@ func newParser(chosen *commands, std *program.Streams, exit func(int)) (*kong.Ko
 	return kong.New(chosen,
 		kong.Name(program.Name),
 		kong.Description(description),
-		kong.Writers(std.Out, std.Err),
+		kong.Writers(std.RawOut, std.RawErr),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 	)

@@ -31,7 +31,7 @@ func TestKidsThatBeginLikeFlags(t *testing.T) {
 	var said strings.Builder
 	dir := t.TempDir()
 	for _, args := range [][]string{{"send", "a@b.c", "x", "--accept-key", kid, "--profile", dir}, {"key", "retire", "alice", kid, "--profile", dir}} {
-		if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &said, Err: &said}); code != program.ExitForbidden { // no credentials there
+		if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: &said, RawErr: &said}); code != program.ExitForbidden { // no credentials there
 			t.Errorf("%q: exit %d, %s", args, code, said.String())
 		}
 	}
@@ -66,7 +66,7 @@ func TestUnreachableAddressesAreRejected(t *testing.T) {
 		for i, value := range slices.Concat(c.bad, c.good) {
 			var out, said strings.Builder
 			args := append(slices.Clone(c.args), c.flag, c.before+value)
-			code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
+			code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: &out, RawErr: &said})
 			switch {
 			case i >= len(c.bad) && code != 0:
 				t.Errorf("%q: exit %d, %s", args, code, said.String())
@@ -82,7 +82,7 @@ func TestUnreachableAddressesAreRejected(t *testing.T) {
 // TestEverySettingHasItsVariable: the names of flags and variables correspond.
 func TestEverySettingHasItsVariable(t *testing.T) {
 	var chosen commands
-	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
+	parser, err := newParser(&chosen, &program.Streams{RawOut: io.Discard, RawErr: io.Discard}, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestEverySettingHasItsVariable(t *testing.T) {
 // by a method of the command.
 func TestCommandsGetTheirParameters(t *testing.T) {
 	var chosen commands
-	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
+	parser, err := newParser(&chosen, &program.Streams{RawOut: io.Discard, RawErr: io.Discard}, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestOrgListWalksAllPages(t *testing.T) {
 	t.Setenv("PARLEY_ADMIN_TOKEN", "a token of the test's")
 	var out, said strings.Builder
 	args := []string{"org", "list", "--json", "--admin", admin.URL}
-	if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said}); code != program.ExitOK {
+	if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: &out, RawErr: &said}); code != program.ExitOK {
 		t.Fatalf("exit %d: %s", code, said.String())
 	}
 	last := -1

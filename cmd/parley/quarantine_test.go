@@ -51,7 +51,7 @@ func withQuarantine(t *testing.T) (data string, owner parley.AnyID) {
 func ran(t *testing.T, args ...string) (code int, out, said string) {
 	t.Helper()
 	var o, e strings.Builder
-	code = run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &o, Err: &e})
+	code = run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: &o, RawErr: &e})
 	return code, o.String(), e.String()
 }
 
@@ -108,7 +108,7 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 // neither reads nor drops rows.
 func TestQuarantineNeedsTheDirectory(t *testing.T) {
 	data, _ := withQuarantine(t)
-	store, err := datadir.Open(data, &program.Streams{Err: &strings.Builder{}})
+	store, err := datadir.Open(data, &program.Streams{RawErr: &strings.Builder{}})
 	if err != nil {
 		t.Fatal(err)
 	}

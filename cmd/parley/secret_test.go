@@ -36,7 +36,7 @@ func TestSecretGoesToItsServerOnly(t *testing.T) {
 	} {
 		var out, err strings.Builder
 		args := append(command, "--profile", directory, "--url", trap.URL)
-		code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+		code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), RawOut: &out, RawErr: &err})
 		if code != program.ExitUsage || !strings.Contains(err.String(), "belongs to http://127.0.0.1:8080") || strings.Contains(err.String(), "not for others") {
 			t.Errorf("%v: exit %d, %s", command, code, err.String())
 		}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"parley/cmd/parley/program"
 )
 
@@ -17,6 +15,5 @@ func (versionCmd) Run(std *program.Streams) error {
 	if len(b.Commit) >= 12 {
 		line += " (" + b.Commit[:12] + ")"
 	}
-	_, err := fmt.Fprintf(std.Out, "%s %s %s\n", line, b.Go, b.Platform)
-	return err
+	return std.Say("%s %s %s", line, b.Go, b.Platform)
 }

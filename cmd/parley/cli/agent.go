@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"parley/client"
 	"parley/client/api"
@@ -92,9 +91,9 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
+	text := program.Format("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
 	if keys.PQPublicKey != nil {
-		text += "\n" + pqLine(keys)
+		text.Add("%s", pqLine(keys))
 	}
 	return std.Show(keys, "%s", text)
 }
@@ -158,26 +157,22 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 // agentDetails returns the detail lines of an agent.
-func agentDetails(a *api.Agent) string {
-	lines := []string{
-		"  id          " + a.ID.String(),
-		"  words       " + program.Text(a.VerificationWords),
-		"  signing     " + key(a.SigningPublicKey),
-		"  encryption  " + key(a.EncryptionPublicKey),
-	}
+func agentDetails(a *api.Agent) program.Lines {
+	lines := program.Format("  id          %s\n  words       %s\n  signing     %s\n  encryption  %s",
+		a.ID, program.Text(a.VerificationWords), key(a.SigningPublicKey), key(a.EncryptionPublicKey))
 	if a.PQPublicKey != nil {
-		lines = append(lines, pqLine(&api.AgentKeys{EncryptionPublicKey: a.EncryptionPublicKey, PQPublicKey: a.PQPublicKey}))
+		lines.Add("%s", pqLine(&api.AgentKeys{EncryptionPublicKey: a.EncryptionPublicKey, PQPublicKey: a.PQPublicKey}))
 	}
 	if a.PollURL != nil {
-		lines = append(lines, "  poll        "+*a.PollURL+"  (shown once)")
+		lines.Add("  poll        %s  (shown once)", *a.PollURL)
 	}
 	if a.RevokedAt != nil {
-		lines = append(lines, "  revoked     "+program.Clock(*a.RevokedAt))
+		lines.Add("  revoked     %s", program.Clock(*a.RevokedAt))
 	}
 	for _, warning := range a.Warnings {
-		lines = append(lines, "  warning     "+program.Printable(warning))
+		lines.Add("  warning     %s", warning)
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 func key(k *api.JWK) string {
@@ -189,7 +184,7 @@ func key(k *api.JWK) string {
 
 // pqLine returns the detail line of an agent's post-quantum key, which is too long to show.
 func pqLine(keys *api.AgentKeys) string {
-	line := "  pq          " + program.Printable(keys.PQPublicKey.Algorithm) + " key id " + e2ee.PQKid(keys.PQPublicKey)
+	line := "  pq          " + keys.PQPublicKey.Algorithm + " key id " + e2ee.PQKid(keys.PQPublicKey)
 	if e2ee.HybridKey(keys) == nil {
 		line += " (not used: it is not an X-Wing key that contains the encryption key)"
 	}
@@ -218,7 +213,7 @@ func (c *blockAddCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := agent.Client.Agents.Block(ctx, api.PutBlock{ID: agent.ID(), Other: c.Other}); err != nil {
 		return err
 	}
-	return std.Show(map[string]any{"agent_id": agent.ID(), "other": c.Other, "blocked": true}, "%s blocks %s", agent.Handle(), program.Printable(c.Other))
+	return std.Show(map[string]any{"agent_id": agent.ID(), "other": c.Other, "blocked": true}, "%s blocks %s", agent.Handle(), c.Other)
 }
 
 type blockRemoveCmd struct{ blockedArg }
@@ -231,7 +226,7 @@ func (c *blockRemoveCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := agent.Client.Agents.Unblock(ctx, api.DeleteBlock{ID: agent.ID(), Other: c.Other}); err != nil {
 		return err
 	}
-	return std.Show(map[string]any{"agent_id": agent.ID(), "other": c.Other, "blocked": false}, "%s does not block %s", agent.Handle(), program.Printable(c.Other))
+	return std.Show(map[string]any{"agent_id": agent.ID(), "other": c.Other, "blocked": false}, "%s does not block %s", agent.Handle(), c.Other)
 }
 
 type blockListCmd struct{ profile.AgentFlags }

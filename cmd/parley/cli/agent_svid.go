@@ -23,7 +23,7 @@ func (c *agentSVIDChallengeCmd) Run(ctx context.Context, std *program.Streams, a
 	if err != nil {
 		return err
 	}
-	return std.Show(challenge, "challenge  %s\naudience   %s\nexpires    %s\nmint a JWT-SVID for the audience, then: %s", challenge.ChallengeID, program.Printable(challenge.Audience), program.Clock(challenge.ExpiresAt),
+	return std.Show(challenge, "challenge  %s\naudience   %s\nexpires    %s\nmint a JWT-SVID for the audience, then: %s", challenge.ChallengeID, challenge.Audience, program.Clock(challenge.ExpiresAt),
 		program.Typed("agent verify-svid "+agent.Name+" --challenge-id ID --jwt-file FILE"))
 }
 
@@ -57,7 +57,7 @@ func (c *agentVerifySVIDCmd) Run(ctx context.Context, std *program.Streams) erro
 	if err != nil {
 		return err
 	}
-	return std.Show(proven, "%s has proven %s\nthe organization has trust tier %d", program.Text(agent.Handle), program.Printable(proven.SPIFFEID), proven.TrustTier)
+	return std.Show(proven, "%s has proven %s\nthe organization has trust tier %d", program.Text(agent.Handle), proven.SPIFFEID, proven.TrustTier)
 }
 
 // jwtPattern finds a token in what `spire-agent api fetch jwt` prints, as text or JSON.

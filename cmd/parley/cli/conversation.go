@@ -32,7 +32,7 @@ func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) err
 		return err
 	}
 	return program.Rows(std, found, []string{"CONVERSATION", "STATUS", "CREATED"}, func(c api.Conversation) []string {
-		return []string{c.ID.String(), program.Printable(c.Status), program.Clock(c.CreatedAt)}
+		return []string{c.ID.String(), c.Status, program.Clock(c.CreatedAt)}
 	})
 }
 
@@ -64,11 +64,11 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams, fro
 	if std.JSON {
 		return std.Value(out)
 	}
-	if err := std.Say("conversation %s is %s, begun %s\n", out.ID, program.Printable(out.Status), program.Clock(out.CreatedAt)); err != nil {
+	if err := std.Say("conversation %s is %s, begun %s\n", out.ID, out.Status, program.Clock(out.CreatedAt)); err != nil {
 		return err
 	}
 	return program.Rows(std, out.Participants, []string{"ROLE", "AGENT", "ID"}, func(p participant) []string {
-		return []string{program.Printable(p.Role), program.Text(p.Handle), p.AgentID.String()}
+		return []string{p.Role, program.Text(p.Handle), p.AgentID.String()}
 	})
 }
 
@@ -125,5 +125,5 @@ func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams, f
 	if err != nil {
 		return err
 	}
-	return std.Show(conversation, "conversation %s is %s", conversation.ID, program.Printable(conversation.Status))
+	return std.Show(conversation, "conversation %s is %s", conversation.ID, conversation.Status)
 }

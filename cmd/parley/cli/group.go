@@ -196,11 +196,11 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams, from *cl
 	if err != nil {
 		return err
 	}
-	lines := []string{"founded " + groupDetails(&made.Group)}
+	lines := program.Format("founded %s", groupDetails(&made.Group))
 	for i, invited := range made.Invitations {
-		lines = append(lines, "  "+invitationLine(c.Members[i], invited))
+		lines.Add("  %s", invitationLine(c.Members[i], invited))
 	}
-	return std.Show(made, "%s", strings.Join(lines, "\n"))
+	return std.Show(made, "%s", lines)
 }
 
 type groupListCmd struct {
@@ -218,7 +218,7 @@ func (c *groupListCmd) Run(ctx context.Context, std *program.Streams, from *clie
 		return err
 	}
 	return program.Rows(std, found, []string{"GROUP", "POLICY", "VISIBILITY", "MEMBERS", "ID"}, func(g api.Group) []string {
-		return []string{program.Printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()}
+		return []string{g.Handle, g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()}
 	})
 }
 
@@ -228,7 +228,7 @@ func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *c
 		return err
 	}
 	return program.Rows(std, found, []string{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}, func(g api.GroupProfile) []string {
-		return []string{program.Printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), program.Text(g.Description)}
+		return []string{g.Handle, g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), program.Text(g.Description)}
 	})
 }
 
@@ -257,7 +257,9 @@ func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams, from *clie
 	if err != nil {
 		return err
 	}
-	return std.Show(shownGroup{g, mls}, "%s%s", groupDetails(g), mls.details())
+	lines := groupDetails(g)
+	mls.describe(&lines)
+	return std.Show(shownGroup{g, mls}, "%s", lines)
 }
 
 func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Session, id parley.GroupID) error {
@@ -266,30 +268,27 @@ func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *
 		return err
 	}
 	return std.Show(p, "%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
-		program.Printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, program.Text(p.Description))
+		p.Handle, p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, program.Text(p.Description))
 }
 
 // groupDetails returns a group's handle and its detail lines.
-func groupDetails(g *api.Group) string {
-	lines := []string{
-		program.Printable(g.Handle),
-		"  id           " + g.ID.String(),
-		fmt.Sprintf("  policy       %s, %s, votes last %d h", g.EnrollmentPolicy, g.Visibility, g.VoteDurationHours),
-		"  members      " + strconv.Itoa(g.MemberCount),
-	}
+func groupDetails(g *api.Group) program.Lines {
+	isolated, frozen := "", ""
 	if g.Isolated {
-		lines[2] += ", isolated"
+		isolated = ", isolated"
 	}
 	if g.Frozen {
-		lines[3] += "; frozen: parley group appoint names an admin"
+		frozen = "; frozen: parley group appoint names an admin"
 	}
+	lines := program.Format("%s\n  id           %s\n  policy       %s, %s, votes last %d h%s\n  members      %d%s",
+		g.Handle, g.ID, g.EnrollmentPolicy, g.Visibility, g.VoteDurationHours, isolated, g.MemberCount, frozen)
 	if g.Description != nil {
-		lines = append(lines, "  description  "+program.Printable(*g.Description))
+		lines.Add("  description  %s", *g.Description)
 	}
 	if g.ConversationID != nil {
-		lines = append(lines, "  conversation "+g.ConversationID.String())
+		lines.Add("  conversation %s", g.ConversationID)
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 type groupDeleteCmd struct {
@@ -308,5 +307,5 @@ func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := group.Groups.Delete(ctx, api.DeleteGroup{ID: group.id, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	return std.Show(map[string]any{"group_id": group.id, "deleted": true}, "deleted %s", program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": group.id, "deleted": true}, "deleted %s", c.Group)
 }

@@ -47,11 +47,11 @@ func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from
 	if err != nil {
 		return err
 	}
-	lines := make([]string, len(results.Results))
+	var lines program.Lines
 	for i, invited := range results.Results {
-		lines[i] = invitationLine(c.Agents[i], invited)
+		lines.Add("%s", invitationLine(c.Agents[i], invited))
 	}
-	return std.Show(results, "%s", strings.Join(lines, "\n"))
+	return std.Show(results, "%s", lines)
 }
 
 // invitationLine describes the result of one invitation.
@@ -61,12 +61,12 @@ func invitationLine(name string, in api.Invitation) string {
 	}
 	line := map[string]string{
 		api.Invited: "invited", api.InvitePending: "nominated", api.NotRequired: "needs no invitation", api.Skipped: "not invited",
-	}[in.Status] + " " + program.Printable(name)
+	}[in.Status] + " " + name
 	if in.Status == api.NotRequired {
-		line = program.Printable(name) + " needs no invitation: the group is open"
+		line = name + " needs no invitation: the group is open"
 	}
 	if in.Reason != nil {
-		line += ": " + program.Printable(*in.Reason)
+		line += ": " + *in.Reason
 	}
 	if in.RequestID != nil {
 		line += "  request " + in.RequestID.String()
@@ -109,7 +109,7 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams, group *nam
 	case result.Member != nil:
 		return std.Say("joined: %s is %s", program.Text(result.Member.AgentHandle), result.Member.Role)
 	case result.Request == nil:
-		return std.Say("%s", program.Printable(result.Status))
+		return std.Say("%s", result.Status)
 	}
 	return std.Say("%s\n  request %s", standing(result.Request), result.Request.ID)
 }
@@ -178,9 +178,9 @@ func (c *endRequestFlags) end(ctx context.Context, std *program.Streams, group *
 // standing describes the status of a join request.
 func standing(r *api.JoinRequest) string {
 	if r.Approvals == nil {
-		return program.Printable(r.Status)
+		return r.Status
 	}
-	return fmt.Sprintf("%s: %s for, %s against", program.Printable(r.Status), count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
+	return fmt.Sprintf("%s: %s for, %s against", r.Status, count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
 }
 
 // count formats the number of votes and the number needed.
@@ -198,11 +198,11 @@ func count(votes, needed *int) string {
 func you(r *api.JoinRequest) string {
 	switch {
 	case r.YourVote != nil:
-		return program.Printable(*r.YourVote)
+		return *r.YourVote
 	case r.YouMayVote:
 		return "may vote"
 	}
-	return program.Printable(strings.ReplaceAll(r.YouMayVoteReason, "_", " "))
+	return strings.ReplaceAll(r.YouMayVoteReason, "_", " ")
 }
 
 // oneLine formats an optional text for a table.
@@ -213,7 +213,7 @@ type names map[parley.AgentID]api.AgentKeys
 
 func (n names) of(id parley.AgentID) string {
 	if handle := n[id].Handle; handle != nil {
-		return program.Printable(*handle)
+		return *handle
 	}
 	return id.String()
 }

@@ -28,7 +28,7 @@ func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams, from *c
 		return err
 	}
 	return program.Rows(std, found, []string{"AGENT", "ROLE", "JOINED", "ID"}, func(m api.GroupMember) []string {
-		return []string{program.Text(m.AgentHandle), program.Printable(m.Role), program.Clock(m.JoinedAt), m.AgentID.String()}
+		return []string{program.Text(m.AgentHandle), m.Role, program.Clock(m.JoinedAt), m.AgentID.String()}
 	})
 }
 
@@ -47,7 +47,7 @@ func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams, group *nam
 	if err != nil {
 		return err
 	}
-	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
+	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), member.Role)
 }
 
 type groupAppointCmd struct {
@@ -64,7 +64,7 @@ func (c *groupAppointCmd) Run(ctx context.Context, std *program.Streams, group *
 	if err != nil {
 		return err
 	}
-	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
+	return std.Show(member, "%s is %s", program.Text(member.AgentHandle), member.Role)
 }
 
 type groupLeaveCmd struct {
@@ -85,7 +85,7 @@ func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := agent.LeaveGroup(ctx, id); err != nil {
 		return err
 	}
-	return std.Show(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true}, "%s has left %s", agent.Handle(), program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true}, "%s has left %s", agent.Handle(), c.Group)
 }
 
 type groupKickCmd struct {
@@ -103,7 +103,7 @@ func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams, group *nam
 	if err := group.Groups.RemoveMember(ctx, api.RemoveMember{ID: group.id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	return std.Show(map[string]any{"group_id": group.id, "agent_id": agent, "removed": true}, "%s is no longer in %s", program.Printable(c.Member), program.Printable(c.Group))
+	return std.Show(map[string]any{"group_id": group.id, "agent_id": agent, "removed": true}, "%s is no longer in %s", c.Member, c.Group)
 }
 
 type groupSendCmd struct {
@@ -172,7 +172,7 @@ func showBroadcast(ctx context.Context, std *program.Streams, agent *e2ee.Agent,
 		return std.Value(out)
 	}
 	for id, err := range sent.Missed {
-		std.Note("%s was not given the key: %s", id, program.Printable(err.Error()))
+		std.Note("%s was not given the key: %s", id, err.Error())
 	}
 	noteUnbound(std, agent, sent.Given...)
 	word, to := "sent", ""
@@ -188,7 +188,7 @@ func showBroadcast(ctx context.Context, std *program.Streams, agent *e2ee.Agent,
 	if n := len(sent.Given); n > 0 {
 		to += fmt.Sprintf(", key given to %d", n)
 	}
-	return std.Say("%s to %s%s\n  message %s  conversation %s", word, program.Printable(group.Handle), to, sent.ID, sent.ConversationID)
+	return std.Say("%s to %s%s\n  message %s  conversation %s", word, group.Handle, to, sent.ID, sent.ConversationID)
 }
 
 // answerKeyRequests sends members the keys that they have requested.

@@ -64,29 +64,29 @@ func showMLS(ctx context.Context, from *client.Session, g *api.Group, agent stri
 	return shown, nil
 }
 
-// details returns the lines that `group show` adds.
-func (m *shownMLS) details() string {
+// describe adds the lines of `group show`.
+func (m *shownMLS) describe(lines *program.Lines) {
 	if m == nil {
-		return ""
+		return
 	}
-	text := "\n  MLS          on"
+	epoch := ""
 	if m.Epoch != nil {
-		text += fmt.Sprintf(", epoch %d", *m.Epoch)
+		epoch = fmt.Sprintf(", epoch %d", *m.Epoch)
 	}
+	lines.Add("  MLS          on%s", epoch)
 	if len(m.Awaiting) > 0 {
-		text += "\n  without leaf " + strings.Join(m.Awaiting, ", ")
+		lines.Add("  without leaf %s", strings.Join(m.Awaiting, ", "))
 	}
 	if m.RemovalPending != nil && *m.RemovalPending {
-		text += "\n  leaves of former members await their removal"
+		lines.Add("  leaves of former members await their removal")
 	}
-	return text
 }
 
 func memberName(m api.GroupMember) string {
 	if m.AgentHandle == nil {
 		return m.AgentID.String()
 	}
-	return program.Printable(*m.AgentHandle)
+	return *m.AgentHandle
 }
 
 // mlsNews says in a line what happened in an MLS group; empty for any other event.

@@ -58,7 +58,7 @@ func showAll(ctx context.Context, std *program.Streams, agent *e2ee.Agent, messa
 		}
 		out.Items = append(out.Items, s)
 		if !std.JSON {
-			if err := std.Say("%s\n", s); err != nil {
+			if err := std.Say("%s\n", s.text()); err != nil {
 				return 0, err
 			}
 		}

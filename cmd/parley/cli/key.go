@@ -84,7 +84,7 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		out.Former, out.FormerOlder = &found, older
 	}
-	return std.Show(out, "%s", &out)
+	return std.Show(out, "%s", out.text())
 }
 
 // compare compares the published keys with the profile's pins and key rings. It returns
@@ -140,48 +140,41 @@ func describe(key *api.JWK) (words, kid string, err error) {
 	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
 }
 
-// String formats the keys as text.
-func (s *shownKeys) String() string {
-	lines := []string{
-		program.Text(s.Handle),
-		"  id          " + s.AgentID.String(),
-		"  words       " + s.Words,
-		"  signing kid " + s.SigningKid,
-		"  encr. kid   " + s.EncryptionKid,
-		"  binding     " + s.binding(),
-	}
+func (s *shownKeys) text() program.Lines {
+	lines := program.Format("%s\n  id          %s\n  words       %s\n  signing kid %s\n  encr. kid   %s\n  binding     %s",
+		program.Text(s.Handle), s.AgentID, s.Words, s.SigningKid, s.EncryptionKid, s.binding())
 	if s.PQPublicKey != nil {
-		lines = append(lines, pqLine(s.AgentKeys))
+		lines.Add("%s", pqLine(s.AgentKeys))
 	}
 	switch {
 	case s.Own == nil:
-		lines = append(lines, "  pinned      "+s.pinned())
+		lines.Add("  pinned      %s", s.pinned())
 	case *s.Own:
-		lines = append(lines, "  key ring    the same keys")
+		lines.Add("  key ring    the same keys")
 	default:
-		lines = append(lines, "  key ring    does not match: somebody else published these keys; see \""+program.Typed("key restore --help")+"\"")
+		lines.Add("  key ring    does not match: somebody else published these keys; see \"%s\"", program.Typed("key restore --help"))
 	}
 	if s.Problem != nil && s.Own == nil {
-		lines = append(lines, "  rejected    "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
+		lines.Add("  rejected    %s. %s", strings.ReplaceAll(*s.Problem, "_", " "), s.advice)
 	}
 	if s.Former != nil {
 		for _, k := range *s.Former {
-			lines = append(lines, "  former      "+k.String())
+			lines.Add("  former      %s", &k)
 		}
 		if len(*s.Former) == 0 {
-			lines = append(lines, "  former      none known")
+			lines.Add("  former      none known")
 		}
 		if s.FormerOlder > 0 {
-			lines = append(lines, fmt.Sprintf("  former      and %d older", s.FormerOlder))
+			lines.Add("  former      and %d older", s.FormerOlder)
 		}
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 func (s *shownKeys) binding() string {
 	switch {
 	case s.State == keysBound:
-		return fmt.Sprintf("bound by the signing key at %s (%s)", program.Printable(s.KeyBinding.SignedAt), program.Printable(s.KeyBinding.Continuity))
+		return fmt.Sprintf("bound by the signing key at %s (%s)", s.KeyBinding.SignedAt, s.KeyBinding.Continuity)
 	case s.State == keysBroken:
 		return "broken: not signed by the signing key"
 	case s.UnboundSince != nil:
@@ -216,7 +209,7 @@ func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams, from *clie
 	if err != nil {
 		return err
 	}
-	return std.Show(record, "retired key %s of %s", program.Printable(c.Kid), program.Text(agent.Handle))
+	return std.Show(record, "retired key %s of %s", c.Kid, program.Text(agent.Handle))
 }
 
 type KeyRestoreCmd struct {
@@ -297,6 +290,6 @@ func unbound(agent *e2ee.Agent, ids ...parley.AgentID) (found []*e2ee.Pin) {
 // server's word alone.
 func noteUnbound(std *program.Streams, agent *e2ee.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {
-		std.Note("the keys of %s are unbound: only the server vouches that the encryption key belongs to this agent", program.Printable(pin.Handle))
+		std.Note("the keys of %s are unbound: only the server vouches that the encryption key belongs to this agent", pin.Handle)
 	}
 }

@@ -99,25 +99,25 @@ func showOpened(m api.Message, opened *e2ee.Opened, news *e2ee.KeyExchange, err 
 	return s
 }
 
-// String formats the message as text: sender, recipient, time, whether the sender is
-// verified, the payload, and the ids that other commands take.
-func (s *openedMessage) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), program.Printable(s.Type), s.Status, s.verdict())
+// text formats the message as text: sender, recipient, time, whether the sender is
+// verified, the payload, and the ids that other commands take. Of a payload, the lines
+// after the first are indented more than any line of this program.
+func (s *openedMessage) text() program.Lines {
+	lines := program.Format("%s  %s -> %s  %s  %s  %s", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), s.Type, s.Status, s.verdict())
 	switch {
 	case s.notice != "":
-		fmt.Fprintf(&b, "  %s\n", s.notice)
+		lines.Add("  %s", s.notice)
 	case s.KeyExchange != nil:
-		fmt.Fprintf(&b, "  (%s)\n", *s.KeyExchange)
+		lines.Add("  (%s)", *s.KeyExchange)
 	case s.Payload != nil:
-		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(strings.TrimRight(program.Printable(*s.Payload), "\n"), "\n", "\n  "))
+		lines.Add("  %s", program.Paragraph(*s.Payload, "    "))
 	case s.PayloadBase64 != nil:
-		fmt.Fprintf(&b, "  (%s, %d characters of base64)\n", program.Printable(s.ContentType), len(*s.PayloadBase64))
+		lines.Add("  (%s, %d characters of base64)", s.ContentType, len(*s.PayloadBase64))
 	default:
-		fmt.Fprintf(&b, "  (%s)\n", program.Printable(*s.OpenError))
+		lines.Add("  (%s)", *s.OpenError)
 	}
-	fmt.Fprintf(&b, "  message %s  conversation %s", s.ID, s.ConversationID)
-	return b.String()
+	lines.Add("  message %s  conversation %s", s.ID, s.ConversationID)
+	return lines
 }
 
 // verdict says what the signature proves.
@@ -180,7 +180,7 @@ func invitationNotice(m api.Message) string {
 	if in.Message != nil {
 		said = " “" + oneLine(in.Message) + "”"
 	}
-	return fmt.Sprintf("%s %s%s: %s", word, program.Printable(in.GroupHandle), said, program.Typed("group join "+in.GroupID.String()))
+	return fmt.Sprintf("%s %s%s: %s", word, in.GroupHandle, said, program.Typed("group join "+in.GroupID.String()))
 }
 
 func sender(m api.Message) string {

@@ -99,7 +99,7 @@ func (c *receiptVerifyCmd) Run(ctx context.Context, std *program.Streams) error 
 		}
 		out.PayloadMatches = new(true)
 	}
-	return std.Show(out, "%s", &out)
+	return std.Show(out, "%s", out.text())
 }
 
 // jwksPath is where every server has its key document.
@@ -152,28 +152,22 @@ func readMember(std *program.Streams, file, member string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// String formats the result as text.
-func (r *checkedReceipt) String() string {
+func (r *checkedReceipt) text() program.Lines {
 	handle := func(handle *string, id parley.AgentID) string {
 		if handle == nil {
 			return id.String()
 		}
-		return program.Printable(*handle)
+		return *handle
 	}
-	lines := []string{
-		"genuine: " + program.Printable(r.Issuer) + " accepted this message",
-		"  message       " + r.MessageID.String(),
-		"  accepted      " + r.AcceptedAt.String(),
-		fmt.Sprintf("  conversation  %s, place %d", r.ConversationID, r.Position),
-		"  from          " + handle(r.FromHandle, r.FromAgentID),
-		"  to            " + handle(r.ToHandle, r.ToAgentID),
-	}
+	lines := program.Format("genuine: %s accepted this message\n  message       %s\n  accepted      %s\n  conversation  %s, place %d\n  from          %s\n  to            %s",
+		r.Issuer, r.MessageID, r.AcceptedAt, r.ConversationID, r.Position, handle(r.FromHandle, r.FromAgentID), handle(r.ToHandle, r.ToAgentID))
 	if r.GroupID != nil {
-		lines = append(lines, "  group         "+r.GroupID.String())
+		lines.Add("  group         %s", r.GroupID)
 	}
 	compared := "not compared"
 	if r.PayloadMatches != nil {
 		compared = "matches"
 	}
-	return strings.Join(append(lines, "  payload       sha256 "+program.Printable(r.PayloadSHA256)+", "+compared, "  key           "+program.Printable(r.Kid)), "\n")
+	lines.Add("  payload       sha256 %s, %s\n  key           %s", r.PayloadSHA256, compared, r.Kid)
+	return lines
 }

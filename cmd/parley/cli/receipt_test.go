@@ -69,7 +69,7 @@ func TestReceiptVerifyTampered(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		command := receiptVerifyCmd{File: write("receipt", c.receipt), JWKS: write("jwks.json", c.jwks), Payload: write("payload", c.payload)}
-		err := command.Run(t.Context(), &program.Streams{Out: &out, Err: &out})
+		err := command.Run(t.Context(), &program.Streams{RawOut: &out, RawErr: &out})
 		if c.says == "" {
 			if err != nil || !strings.Contains(out.String(), ", matches") {
 				t.Errorf("%s: %v, %s", c.what, err, out.String())

@@ -52,7 +52,7 @@ func (c *TraceCmd) Run(ctx context.Context, std *program.Streams, from *client.S
 	}
 	rows := [][]string{{"WHEN", "WHAT", "BY", "DETAIL"}, {program.Clock(out.AcceptedAt), "accepted", "-", "-"}}
 	for _, a := range out.Attempts {
-		rows = append(rows, []string{program.Clock(a.At), program.Printable(a.Outcome), program.Printable(a.Channel), program.Text(a.Detail)})
+		rows = append(rows, []string{program.Clock(a.At), a.Outcome, a.Channel, program.Text(a.Detail)})
 	}
 	for _, mark := range []struct {
 		at   *api.Time
@@ -65,5 +65,5 @@ func (c *TraceCmd) Run(ctx context.Context, std *program.Streams, from *client.S
 	if err := std.Table(rows); err != nil || out.PendingReason == nil {
 		return err
 	}
-	return std.Say("not delivered yet: %s\n", strings.TrimSuffix(program.Printable(*out.PendingReason), "\n"))
+	return std.Say("not delivered yet: %s\n", strings.TrimSuffix(*out.PendingReason, "\n"))
 }

@@ -68,7 +68,7 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 func proofProgress(std *program.Streams) func(client.ProofProgress) {
 	told := time.Now()
 	return func(p client.ProofProgress) {
-		if time.Since(told) >= time.Second && program.IsTerminal(std.Err) {
+		if time.Since(told) >= time.Second && program.IsTerminal(std.RawErr) {
 			told = time.Now()
 			std.Note("proof of work of %d bits: %d tried, about %d needed", p.Difficulty, p.Tried, uint64(1)<<p.Difficulty)
 		}

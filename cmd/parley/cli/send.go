@@ -137,7 +137,7 @@ func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *e
 	case std.JSON:
 		err = std.Value(out)
 	case out.Reply != nil:
-		return std.Say("%s", out.Reply)
+		return std.Say("%s", out.Reply.text())
 	case result.ConversationStatus != nil:
 		return std.Say("no reply: the conversation is %s\n  message %s  conversation %s", *result.ConversationStatus, result.Message.ID, result.ConversationID)
 	default:

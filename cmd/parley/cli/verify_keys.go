@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/keylog"
 	"parley/client/parley"
 	"parley/cmd/parley/profile"
@@ -34,7 +34,7 @@ type verifiedKeys struct {
 	DocumentsFrom string `json:"documents_from"`
 	// KeyLog is what the server's key log says; nil if it could not be verified.
 	KeyLog *verifiedLog `json:"key_log"`
-	// Differences is empty if all documents and the key log agree.
+	// Differences is empty if all documents and the key log agree, and the key binding is not broken.
 	Differences []string `json:"differences"`
 }
 
@@ -54,14 +54,14 @@ type verifiedLog struct {
 }
 
 // Run compares documents and verifies that the keys are in the server's key log. It pins no
-// keys, but a profile remembers the log. It needs no credentials. If the documents differ or
-// the log does not have the keys, it prints what it found and exits with program.ExitKeys.
+// keys, but a profile remembers the log. It needs no credentials. If the documents differ,
+// the key binding is broken or the log does not have the keys, it prints what it found and exits with program.ExitKeys.
 func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	h, err := parley.ParseHandle(c.Handle)
 	if err != nil || h.Group {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is not the handle of an agent, such as name@org.domain", c.Handle)}
 	}
-	from, host, err := c.servers(h)
+	from, host, anonymous, err := c.servers(h)
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,43 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	out.Differences = append(out.Differences, found.Differences(h)...)
+	broken, err := brokenBinding(ctx, from, anonymous, found.Keys)
+	if err != nil {
+		return err
+	}
+	out.Differences = append(out.Differences, broken...)
 	if out.KeyLog, err = c.verifyLog(ctx, from, h, found.Keys); errors.Is(err, keylog.ErrFork) || errors.Is(err, keylog.ErrNotLogged) {
 		out.Differences = append(out.Differences, err.Error())
 	} else if err != nil {
 		return err
 	}
-	if err = std.Show(out, "%s", &out); err == nil && len(out.Differences) > 0 {
-		err = program.ExitError{Code: program.ExitKeys, Err: errors.New("the documents of the agent and the key log do not agree: do not trust its keys")}
+	if err = std.Show(out, "%s", out.text()); err == nil && len(out.Differences) > 0 {
+		err = program.ExitError{Code: program.ExitKeys, Err: errors.New("the documents of the agent, its key binding and the key log do not agree: do not trust its keys")}
 	}
 	return err
+}
+
+// brokenBinding returns a sentence if the keys come with a binding that clients would refuse
+// at first contact. Keys without one are for the key log to judge.
+func brokenBinding(ctx context.Context, from *client.Session, anonymous bool, keys *api.AgentKeys) ([]string, error) {
+	if keys.KeyBinding == nil {
+		return nil, nil
+	}
+	brand := from.Brand()
+	if anonymous {
+		version, err := from.Version(ctx)
+		if err != nil {
+			return nil, err
+		}
+		brand = version.Brand
+	}
+	switch {
+	case !e2ee.VerifyBinding(brand, keys):
+		return []string{"the key binding is broken: the signing key has not signed it for these keys, this agent and this handle"}, nil
+	case keys.KeyBinding.Continuity == api.ContinuityBroken:
+		return []string{"the key binding is broken: the former signing key has not signed it"}, nil
+	}
+	return nil, nil
 }
 
 // verifyLog verifies the keys with the key log of their server. It compares the log with the
@@ -129,20 +157,21 @@ func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Session, h p
 
 // servers returns the server that is asked for keys and, with --by-domain, the
 // organization's host. Without a profile and --url, that host is asked for the keys too.
-func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Session, err error) {
-	from, _, err = c.AnySession()
+// Without a profile, from is anonymous.
+func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Session, anonymous bool, err error) {
+	from, anonymous, err = c.AnySession()
 	if !c.ByDomain {
-		return from, nil, err
+		return from, nil, anonymous, err
 	}
 	host, bad := client.New("https://" + h.Host())
 	if bad != nil {
-		return nil, nil, bad
+		return nil, nil, false, bad
 	}
 	var known program.ExitError
 	if c.URL == "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
-		return host, host, nil
+		return host, host, true, nil
 	}
-	return from, host, err
+	return from, host, anonymous, err
 }
 
 // Explain names both servers that --by-domain asks if one of them does not answer.
@@ -151,31 +180,24 @@ func (c *VerifyKeysCmd) Explain(err error) error {
 	if !c.ByDomain || malformed != nil || !program.NetworkFailure(err) {
 		return c.Flags.Explain(err)
 	}
-	from, host, unknown := c.servers(h)
+	from, host, _, unknown := c.servers(h)
 	if unknown != nil {
 		return err
 	}
 	return fmt.Errorf("%w\nWith --by-domain, the keys come from %s, WebFinger and the DID document from %s. Check that both answer", err, from.BaseURL(), host.BaseURL())
 }
 
-// String formats the result as text.
-func (v *verifiedKeys) String() string {
-	lines := []string{
-		v.Handle,
-		"  id          " + v.AgentID.String(),
-		"  did         " + v.DID,
-		"  words       " + v.Words,
-		"  signing kid " + v.SigningKid,
-		"  encr. kid   " + v.EncryptionKid,
-	}
+func (v *verifiedKeys) text() program.Lines {
+	lines := program.Format("%s\n  id          %s\n  did         %s\n  words       %s\n  signing kid %s\n  encr. kid   %s",
+		v.Handle, v.AgentID, v.DID, v.Words, v.SigningKid, v.EncryptionKid)
 	if len(v.Differences) == 0 {
-		lines = append(lines, "  documents   WebFinger and DID agree with the keys (from "+v.DocumentsFrom+")")
+		lines.Add("  documents   WebFinger and DID agree with the keys (from %s)", v.DocumentsFrom)
 	}
 	if l := v.KeyLog; l != nil {
-		lines = append(lines, fmt.Sprintf("  key log     entry %d, since %s; %s has %d entries, root %s", l.Index, l.Since, l.Origin, l.Size, l.Root))
+		lines.Add("  key log     entry %d, since %s; %s has %d entries, root %s", l.Index, l.Since, l.Origin, l.Size, l.Root)
 	}
 	for _, difference := range v.Differences {
-		lines = append(lines, "  different   "+program.Printable(difference))
+		lines.Add("  different   %s", difference)
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }

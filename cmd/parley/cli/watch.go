@@ -115,21 +115,21 @@ func (c *WatchCmd) tell(std *program.Streams, in e2ee.Incoming) error {
 	case std.JSON:
 		return std.Value(line)
 	case line.Message != nil:
-		return std.Say("%s\n", line.Message)
+		return std.Say("%s\n", line.Message.text())
 	case line.Status != nil:
-		return std.Say("conversation %s is %s\n", line.Status.ConversationID, program.Printable(line.Status.Status))
+		return std.Say("conversation %s is %s\n", line.Status.ConversationID, line.Status.Status)
 	case line.Heartbeat != nil:
 		return std.Say("heartbeat %s\n", program.Clock(line.Heartbeat.Timestamp))
 	case line.Group != nil && mlsNews(line.Group) != "":
 		return std.Say("%s\n", mlsNews(line.Group))
 	case line.Group != nil && line.Group.RequestID != nil:
-		return std.Say("group %s: %s, request %s\n", line.Group.GroupID, program.Printable(line.Group.Kind), *line.Group.RequestID)
+		return std.Say("group %s: %s, request %s\n", line.Group.GroupID, line.Group.Kind, *line.Group.RequestID)
 	case line.Group != nil:
-		return std.Say("group %s: %s\n", line.Group.GroupID, program.Printable(line.Group.Kind))
+		return std.Say("group %s: %s\n", line.Group.GroupID, line.Group.Kind)
 	case line.Webhook != nil:
-		return std.Say("the server switched off webhook %s: %s\n", line.Webhook.WebhookID, program.Printable(line.Webhook.DisabledReason))
+		return std.Say("the server switched off webhook %s: %s\n", line.Webhook.WebhookID, line.Webhook.DisabledReason)
 	case line.Gap != nil:
-		return std.Say("gap: %s; what was not carried before follows\n", program.Printable(line.Gap.Reason))
+		return std.Say("gap: %s; what was not carried before follows\n", line.Gap.Reason)
 	}
 	return nil
 }

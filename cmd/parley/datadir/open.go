@@ -29,7 +29,7 @@ func Open(data string, std *program.Streams) (*persistence.Store, error) {
 // offline returns the options of a store that a command opens without a server.
 func offline(std *program.Streams) persistence.Options {
 	return persistence.Options{
-		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
+		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.Log(), &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
 		Fatal: func(err error) { os.Exit(std.Fail(err)) }, Existing: true,
 	}
 }

@@ -61,7 +61,7 @@ func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &story{narrator: newNarrator(std.Out), ctx: ctx, dir: dir, url: c.URL}
+	s := &story{narrator: newNarrator(std.RawOut), ctx: ctx, dir: dir, url: c.URL}
 	start := time.Now()
 	defer func() {
 		err = s.end(recover(), time.Since(start))

@@ -37,6 +37,7 @@ func (n *narrator) paint(style, text string) string {
 	return style + text + plain
 }
 
+// line prints a line as it is: callers clean what others wrote.
 func (n *narrator) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(n.out, format+"\n", args...)
 }
@@ -49,12 +50,12 @@ func (n *narrator) title(text string) {
 
 // aside prints an explanation, which is not a check.
 func (n *narrator) aside(format string, args ...any) {
-	n.line("      %s", n.paint(faint, fmt.Sprintf(format, args...)))
+	n.line("      %s", n.paint(faint, program.Format(format, args...).String()))
 }
 
 // quote prints a text that an agent sends or receives.
 func (n *narrator) quote(who, text string) {
-	n.line("      %s %s", n.paint(faint, who+":"), "“"+program.Printable(text)+"”")
+	n.line("      %s %s", n.paint(faint, who+":"), "“"+program.Paragraph(text, "      ").String()+"”")
 }
 
 // mismatch describes a check that failed.
@@ -65,7 +66,7 @@ func (m mismatch) Error() string { return "demo: check failed: " + string(m) }
 // check prints the result of a check. A failed check panics with a mismatch, which
 // ends the demonstration.
 func (n *narrator) check(holds bool, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := program.Format(format, args...).String()
 	if !holds {
 		n.line("    %s %s", n.paint(red, "✗"), text)
 		panic(mismatch(text))

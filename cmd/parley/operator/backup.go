@@ -61,11 +61,11 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if std.JSON {
 		return std.Value(made)
 	}
-	note := ""
+	lines := program.Format("snapshot %s in %s\n  %d files, %s, of which %s are new", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied))
 	if !made.MasterKey {
-		note = "\n  master.key is not in it: keep that file elsewhere, or no server can be started on a restored directory"
+		lines.Add("  master.key is not in it: keep that file elsewhere, or no server can be started on a restored directory")
 	}
-	return std.Say("snapshot %s in %s\n  %d files, %s, of which %s are new%s", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied), note)
+	return std.Say("%s", lines)
 }
 
 func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*admin.Snapshot, error) {

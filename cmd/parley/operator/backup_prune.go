@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
@@ -57,14 +56,14 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *program.Streams) error {
 	if std.JSON {
 		return std.Value(told)
 	}
-	lines := []string{fmt.Sprintf("removed %d of %d snapshots of this server from %s: %s freed", len(told.Removed), len(told.Removed)+len(told.Kept), c.Dir, size(told.Freed))}
+	lines := program.Format("removed %d of %d snapshots of this server from %s: %s freed", len(told.Removed), len(told.Removed)+len(told.Kept), c.Dir, size(told.Freed))
 	for _, id := range told.Removed {
-		lines = append(lines, "  "+id)
+		lines.Add("  %s", id)
 	}
 	if told.Others > 0 {
-		lines = append(lines, fmt.Sprintf("%d snapshots of others stay", told.Others))
+		lines.Add("%d snapshots of others stay", told.Others)
 	}
-	return std.Say("%s", strings.Join(lines, "\n"))
+	return std.Say("%s", lines)
 }
 
 func snapshotIDs(snapshots []*backup.Snapshot) []string {

@@ -134,7 +134,7 @@ func (c *clusterStatusCmd) Run(ctx context.Context, std *program.Streams) error 
 	}
 	for _, n := range s.Nodes {
 		if n.Reason != nil {
-			if err := std.Say("%s is not ready: %s", program.Printable(n.Name), program.Printable(*n.Reason)); err != nil {
+			if err := std.Say("%s is not ready: %s", n.Name, *n.Reason); err != nil {
 				return err
 			}
 		}

@@ -60,7 +60,7 @@ func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 	if s.JSON {
 		return s.Value(t)
 	}
-	if err := s.Say("%s (%s), trust tier %d, registered %s by %s", t.Slug, t.ID, t.TrustTier, t.CreatedAt.Format("2006-01-02"), program.Printable(cmp.Or(t.ContactEmail, "nobody"))); err != nil {
+	if err := s.Say("%s (%s), trust tier %d, registered %s by %s", t.Slug, t.ID, t.TrustTier, t.CreatedAt.Format("2006-01-02"), cmp.Or(t.ContactEmail, "nobody")); err != nil {
 		return err
 	}
 	if t.SuspendedAt != nil {

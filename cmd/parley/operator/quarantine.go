@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"parley/actors/record"
@@ -47,13 +46,13 @@ type QuarantineRow struct {
 	Data  []byte   `json:"data"`
 }
 
-func (r *QuarantineRow) String() string {
+func (r *QuarantineRow) text() program.Lines {
 	const told = 128
-	text := hex.EncodeToString(r.Data[:min(len(r.Data), told)])
+	data := hex.EncodeToString(r.Data[:min(len(r.Data), told)])
 	if len(r.Data) > told {
-		text += "..."
+		data += "..."
 	}
-	return fmt.Sprintf("%s\n  for          %s\n  put aside    %s\n  why          %s\n  %5d bytes  %s", r.Row, r.Actor, program.Clock(r.At), program.Printable(r.Why), r.Bytes, text)
+	return program.Format("%s\n  for          %s\n  put aside    %s\n  why          %s\n  %5d bytes  %s", r.Row, r.Actor, program.Clock(r.At), r.Why, r.Bytes, data)
 }
 
 // quarantined reads all rows of the quarantine.
@@ -79,7 +78,7 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 		return err
 	}
 	archive, err := persistence.OpenArchive(dir, persistence.Options{
-		Clock: time.Now, CacheBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Clock: time.Now, CacheBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(std.Log(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Fatal: func(err error) { os.Exit(std.Fail(err)) },
 	})
 	if err != nil {
@@ -100,11 +99,11 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 
 // printRows prints rows of the quarantine as text.
 func printRows(s *program.Streams, rows []*QuarantineRow) error {
-	var texts []string
+	var lines program.Lines
 	for _, r := range rows {
-		texts = append(texts, r.String())
+		lines.Add("%s", r.text())
 	}
-	return s.Say("%s", strings.Join(texts, "\n"))
+	return s.Say("%s", lines)
 }
 
 func (c *quarantineDropCmd) Validate() error {
@@ -141,9 +140,9 @@ func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error
 // parse.
 func quarantineLog(std *program.Streams) *slog.Logger {
 	if std.JSON {
-		return slog.New(slog.NewJSONHandler(std.Err, nil))
+		return slog.New(slog.NewJSONHandler(std.Log(), nil))
 	}
-	return slog.New(slog.NewTextHandler(std.Err, nil))
+	return slog.New(slog.NewTextHandler(std.Log(), nil))
 }
 
 func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*QuarantineRow, err error) {

@@ -26,9 +26,9 @@ func (c *RestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 		line.Data = c.Data
 		return std.Value(line)
 	}
-	note := ""
+	lines := program.Format("restored snapshot %s into %s: %d files, %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()))
 	if !restored.HasMasterKey() {
-		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
+		lines.Add("  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it")
 	}
-	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s\n  as the first node of a new cluster, before that: %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data), program.Typed("cluster init --data "+c.Data+" --advertise HOST:PORT"))
+	return std.Say("%s\n  %s\n  as the first node of a new cluster, before that: %s", lines, program.Typed("serve --data "+c.Data), program.Typed("cluster init --data "+c.Data+" --advertise HOST:PORT"))
 }

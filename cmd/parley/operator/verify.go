@@ -105,7 +105,7 @@ func (c *VerifyCmd) open(std *program.Streams) (*persistence.Archive, error) {
 	}
 	return persistence.OpenArchive(dir, persistence.Options{
 		Clock: time.Now, CacheBytes: verifyCache,
-		Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Logger: slog.New(slog.NewTextHandler(std.Log(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Fatal:  func(err error) { os.Exit(std.Fail(err)) },
 	})
 }
@@ -280,13 +280,13 @@ func printVerdict(s *program.Streams, v *verdict) error {
 	}
 	err := s.Table(rows)
 	for _, f := range v.First {
-		err = errors.Join(err, s.Say("\n%s: %s\n  %s", f.Check, program.Printable(f.Where), program.Printable(f.Means)))
+		err = errors.Join(err, s.Say("\n%s: %s\n  %s", f.Check, f.Where, f.Means))
 	}
 	if more := v.Faults - uint64(len(v.First)); more > 0 {
 		err = errors.Join(err, s.Say("\nand %d more", more))
 	}
 	if v.Unread != "" {
-		return errors.Join(err, s.Say("\nnot examined to the end: %s", program.Printable(v.Unread)))
+		return errors.Join(err, s.Say("\nnot examined to the end: %s", v.Unread))
 	}
 	if v.Faults == 0 {
 		err = errors.Join(err, s.Say("\n%s is in order: %d checks held %d times, in %.1f s", v.Data, len(v.Checks), checked, v.Seconds))
@@ -297,21 +297,21 @@ func printVerdict(s *program.Streams, v *verdict) error {
 // readProgress returns a function that shows what is being read in one terminal line,
 // which it overwrites. It returns nil if standard error is not a terminal.
 func readProgress(s *program.Streams) func(what string, rows uint64) {
-	if !program.IsTerminal(s.Err) {
+	if !program.IsTerminal(s.RawErr) {
 		return nil
 	}
 	var told time.Time
 	return func(what string, rows uint64) {
 		if now := time.Now(); now.Sub(told) >= 100*time.Millisecond {
 			told = now
-			_, _ = fmt.Fprintf(s.Err, "\r\033[Kreading %s, %d rows", what, rows)
+			_, _ = fmt.Fprintf(s.RawErr, "\r\033[Kreading %s, %d rows", what, rows)
 		}
 	}
 }
 
 // clearLine clears the line that readProgress has written.
 func clearLine(s *program.Streams) {
-	if program.IsTerminal(s.Err) {
-		_, _ = fmt.Fprint(s.Err, "\r\033[K")
+	if program.IsTerminal(s.RawErr) {
+		_, _ = fmt.Fprint(s.RawErr, "\r\033[K")
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-
 	"parley/client"
 	"parley/client/e2ee"
 )
@@ -154,12 +152,9 @@ func (s *Streams) Fail(err error) int {
 	if errors.As(err, &logged) {
 		return f.Exit
 	}
-	if s.JSON {
-		if text, err := json.Marshal(f); err == nil {
-			s.Note("%s", text)
-			return f.Exit
-		}
+	if s.JSON && writeJSON(s.RawErr, f) == nil {
+		return f.Exit
 	}
-	s.Note("parley: %s", Printable(f.Error))
+	s.Note("parley: %s", Paragraph(f.Error, "  "))
 	return f.Exit
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"parley/client"
+	"parley/client/api"
 	"parley/client/e2ee"
 	"parley/client/parley"
 )
@@ -56,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 // TestFailureAsJSON pins the format that scripts read from standard error.
 func TestFailureAsJSON(t *testing.T) {
 	var text strings.Builder
-	std := &Streams{Err: &text, JSON: true}
+	std := &Streams{RawErr: &text, JSON: true}
 	code := std.Fail(&client.Error{Status: 409, Code: "slug_taken", Detail: "Taken.", RequestID: "r1"})
 	want := `{"error":"409 slug_taken: Taken. (request r1)","exit":6,"status":409,"code":"slug_taken","request_id":"r1"}` + "\n"
 	if code != 6 || text.String() != want {
@@ -64,20 +65,61 @@ func TestFailureAsJSON(t *testing.T) {
 	}
 }
 
-// TestPrintable: text from other users cannot control the reader's terminal.
-func TestPrintable(t *testing.T) {
+// TestLines: text from other users cannot control the reader's terminal, nor begin a line.
+func TestLines(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                    "plain",
-		"two\nlines\tand tab":      "two\nlines\tand tab",
+		"two\nlines\tand tab":      `two\u000alines\u0009and tab`,
 		"Grüße 你好 🙂":               "Grüße 你好 🙂",
-		"\x1b[2Jgone":              "\uFFFD[2Jgone",
-		"over\rwritten":            "over\uFFFDwritten",
-		"right\u202eto left":       "right\uFFFDto left",
-		"bell\a and delete \u007f": "bell\uFFFD and delete \uFFFD",
+		"\x1b[2Jgone":              `\u001b[2Jgone`,
+		"over\rwritten":            `over\u000dwritten`,
+		"right\u202eto left":       `right\u202eto left`,
+		"bell\a and delete \u007f": `bell\u0007 and delete \u007f`,
+		"C1 \u009b, a tag \U000e0041, no UTF-8 \x9b": `C1 \u009b, a tag \udb40\udc41, no UTF-8 ` + "\uFFFD",
 	} {
-		if got := Printable(in); got != want {
-			t.Errorf("printable(%q) is %q, want %q", in, got, want)
+		if got := Format("%s", in).String(); got != want {
+			t.Errorf("%q is written as %q, want %q", in, got, want)
 		}
+		if got := Format("%v", errors.New(in)).String(); got != want {
+			t.Errorf("the error %q is written as %q, want %q", in, got, want)
+		}
+	}
+	lines := Format("%d\n%-4s|", 1, "a\nb")
+	lines.Add("  %s", Paragraph("one\n\x1btwo\n", "    "))
+	if want := "1\na\\u000ab |\n  one\n    \\u001btwo"; lines.String() != want {
+		t.Errorf("%q, want %q", lines, want)
+	}
+}
+
+// TestStreamsAreVisible: every way of printing makes control characters visible, and JSON
+// stays the same value.
+func TestStreamsAreVisible(t *testing.T) {
+	const bad = "a\x1b\u009b\u202e\r\nb\u2028\U000e0041\x7f"
+	var text strings.Builder
+	std := &Streams{RawOut: &text, RawErr: &text}
+	_ = std.Say("%s", bad)
+	std.Note("%q %v", bad, []string{bad})
+	_ = std.Table([][]string{{bad, "x\ty"}})
+	_, _ = io.WriteString(std.Log(), bad)
+	std.Fail(errors.New(bad))
+	std.JSON = true
+	std.Fail(errors.New(bad))
+	for _, r := range text.String() {
+		if r != '\n' && api.Visible(string(r)) != string(r) {
+			t.Errorf("%q in %q", r, text.String())
+		}
+	}
+	text.Reset()
+	raw := api.Object("{\n \"x\": \"\u009b\u202e\", \"y\":\t1}")
+	if err := std.Value(map[string]any{"bad": bad, "raw": raw}); err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Bad string
+		Raw struct{ X string }
+	}
+	if err := json.Unmarshal([]byte(text.String()), &back); err != nil || back.Bad != bad || back.Raw.X != "\u009b\u202e" || strings.ContainsAny(text.String(), "\u009b\u202e\x7f\u2028") {
+		t.Errorf("%v: %q", err, text.String())
 	}
 }
 
@@ -86,7 +128,7 @@ func TestPrintable(t *testing.T) {
 func TestChangedKeysHaveAnExitCode(t *testing.T) {
 	var out strings.Builder
 	changed := &e2ee.KeyChangedError{Handle: "bob@globex.localhost", AgentID: parley.AgentID{1}, Problem: e2ee.KeysChanged, Accept: []string{"kid-1", "kid-2"}}
-	code := (&Streams{Out: &out, Err: &out, JSON: true}).Fail(fmt.Errorf("send: %w", changed))
+	code := (&Streams{RawOut: &out, RawErr: &out, JSON: true}).Fail(fmt.Errorf("send: %w", changed))
 	var f failure
 	if err := json.Unmarshal([]byte(out.String()), &f); err != nil || code != ExitKeys || f.Exit != ExitKeys || f.Code != "keys_changed" || fmt.Sprint(f.Accept) != "[kid-1 kid-2]" {
 		t.Errorf("exit %d, %s", code, out.String())

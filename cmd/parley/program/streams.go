@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,22 +17,30 @@ import (
 	"parley/client/e2ee"
 )
 
-// Streams are a command's standard input, output and error.
+// Streams are a command's standard input, output and error. Commands print with Say, Note,
+// Show, Value, List, Rows and Table. These make control characters visible, because what
+// they print may come from a server or another organization.
 type Streams struct {
-	In  io.Reader
-	Out io.Writer
-	Err io.Writer
+	In io.Reader
+	// RawOut and RawErr change nothing. TestOnlyOnePrinter lists who may write to them.
+	RawOut io.Writer
+	RawErr io.Writer
 	// JSON reports whether --json was given.
 	JSON bool
 }
 
+// Log returns standard error for a logger.
+func (s *Streams) Log() io.Writer { return visibleLines{s.RawErr} }
+
 // Value writes v as one line of JSON.
-func (s *Streams) Value(v any) error {
+func (s *Streams) Value(v any) error { return writeJSON(s.RawOut, v) }
+
+func writeJSON(to io.Writer, v any) error {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
-	_, err = s.Out.Write(append(text, '\n'))
+	_, err = io.WriteString(to, api.Visible(string(text))+"\n")
 	return err
 }
 
@@ -119,37 +126,30 @@ func (s *Streams) Payload(text string) ([]byte, error) {
 	return body, nil
 }
 
-// Say writes a line for a person on standard output.
+// Say writes a line for a person on standard output, by the rules of Format.
 func (s *Streams) Say(format string, args ...any) error {
-	_, err := fmt.Fprintf(s.Out, format+"\n", args...)
+	_, err := fmt.Fprintln(s.RawOut, Format(format, args...))
 	return err
 }
 
 // Note writes a line on standard error: progress and hints, never results.
 func (s *Streams) Note(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.Err, format+"\n", args...)
+	_, _ = fmt.Fprintln(s.RawErr, Format(format, args...))
 }
 
 // Table writes rows in aligned columns; the first row is the heading.
 func (s *Streams) Table(rows [][]string) error {
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(s.RawOut, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = api.Visible(cell)
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
-}
-
-// Printable makes text from another organization safe for a terminal: it replaces
-// control characters, which could move the cursor or forge output.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, text)
 }
 
 // IsTerminal reports whether a stream is a character device other than /dev/null.
@@ -169,12 +169,12 @@ func IsTerminal(stream any) bool {
 // Clock formats a time in the local time zone.
 func Clock(t api.Time) string { return t.Local().Format(time.DateTime) }
 
-// Text returns an optional text for a terminal, or a dash if there is none.
+// Text returns an optional text, or a dash if there is none.
 func Text(s *string) string {
 	if s == nil || *s == "" {
 		return "-"
 	}
-	return Printable(*s)
+	return *s
 }
 
 // Given returns a text, or nil if it is empty.

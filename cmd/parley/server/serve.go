@@ -30,9 +30,9 @@ type ServeCmd struct {
 // text.
 func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 	c.acceptLoss, c.join, c.joinToken = c.AcceptLoss, c.Join, c.JoinToken
-	slog.SetDefault(newLogger(&c.Config, std.Err))
+	slog.SetDefault(newLogger(&c.Config, std.RawErr))
 	err := c.serve(ctx, std)
-	if err == nil || c.readableLog(std.Err) {
+	if err == nil || c.readableLog(std.RawErr) {
 		return err
 	}
 	slog.Error("the server ended", "error", err.Error(), "exit", program.ExitCode(err))
@@ -42,9 +42,9 @@ func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 func (c *ServeCmd) serve(ctx context.Context, std *program.Streams) error {
 	ready := func(address string) {
 		machine.AddThreads()
-		_, _ = fmt.Fprintf(std.Out, "parley: listening on http://%s\n", address)
-		if c.readableLog(std.Err) && (c.Hints || program.IsTerminal(std.Out)) {
-			c.hint(std.Err, address)
+		_, _ = fmt.Fprintf(std.RawOut, "parley: listening on http://%s\n", address)
+		if c.readableLog(std.RawErr) && (c.Hints || program.IsTerminal(std.RawOut)) {
+			c.hint(std.RawErr, address)
 		}
 	}
 	done := make(chan error, 1)

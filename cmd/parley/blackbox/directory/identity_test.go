@@ -306,6 +306,28 @@ func TestVerifyKeys(t *testing.T) {
 		}
 		kit.CheckMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "names other keys than the server returns", "do not trust")
 
+		// Everything is true but the binding.
+		foreign, box := kit.NewKeys()
+		binding := bob.Run("agent", "keys", "bob")["key_binding"].(obj)
+		at := fmt.Sprint(binding["signed_at"])
+		for change, says := range map[string]string{
+			kit.BindingBy(foreign, box, bob.ID, bob.Handle(), at): "the signing key has not signed it",
+			"":       "the signing key has not signed it",
+			"broken": "the former signing key has not signed it",
+		} {
+			lie := kit.Merged(binding, obj{"signature": change})
+			if change == "broken" {
+				lie = kit.Merged(binding, obj{"continuity": change})
+			}
+			liar := kit.NewLyingServer(t, s)
+			liar.Rebind(bob.ID, lie)
+			out, said, code = kit.Command(t, "verify-keys", bob.Handle(), "--url", liar.URL, "--profile", "none")
+			if code != kit.ExitKeys || strings.Contains(out, "agree with") {
+				t.Errorf("%v: exit code %d\n%s%s", lie, code, out, said)
+			}
+			kit.CheckMessage(t, "a broken binding", out+said, says, "do not trust")
+		}
+
 		for code, args := range map[int][]string{
 			2: {"verify-keys", "bob", "--url", s.Base}, 5: {"verify-keys", "nobody@" + bob.Slug + ".localhost", "--url", s.Base}, 4: {"verify-keys", bob.Handle()},
 		} {

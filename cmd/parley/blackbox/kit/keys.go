@@ -189,6 +189,13 @@ func (l *LyingServer) Impersonate(id, handle string, sign ed25519.PrivateKey, se
 	}
 }
 
+// Rebind makes the proxy serve another binding of an agent's true keys.
+func (l *LyingServer) Rebind(id string, binding Obj) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.agent, l.keys = id, Obj{"key_binding": binding}
+}
+
 // Forge puts a payload into all messages from the agent.
 func (l *LyingServer) Forge(payload string) {
 	l.mu.Lock()

@@ -62,7 +62,7 @@ func (c *a2aEchoCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	err = (&echoer{agent: agent, std: std, slots: make(chan struct{}, echoesMax)}).follow(ctx, c.Count, func() {
-		std.Note("answering the tasks of %s at %s", agent.Handle(), program.Printable(endpoint))
+		std.Note("answering the tasks of %s at %s", agent.Handle(), endpoint)
 	})
 	if ctx.Err() != nil {
 		return nil
@@ -157,7 +157,7 @@ func (e *echoer) answer(ctx context.Context, m api.Message) {
 	case e.std.JSON:
 		_ = e.std.Value(line)
 	case err != nil:
-		e.std.Note("task %s: %s", line.Task, program.Printable(line.Error))
+		e.std.Note("task %s: %s", line.Task, line.Error)
 	default:
 		_ = e.std.Say("task %s: %s", line.Task, line.Answer)
 	}

@@ -94,7 +94,7 @@ func tellMessage(std *program.Streams, m *client.A2AMessage) error {
 	if std.JSON {
 		return std.Value(m)
 	}
-	return std.Say("message  context %s\n%s", program.Printable(m.ContextID), indented(m.Text()))
+	return std.Say("message  context %s\n%s", m.ContextID, indented(m.Text()))
 }
 
 // tellTask prints a task.
@@ -102,17 +102,18 @@ func tellTask(std *program.Streams, t *client.A2ATask) error {
 	if std.JSON {
 		return std.Value(t)
 	}
-	lines := []string{"task " + program.Printable(t.ID) + " is " + stateWord(t.Status.State)}
+	context := ""
 	if t.ContextID != t.ID {
-		lines[0] += "  context " + program.Printable(t.ContextID)
+		context = "  context " + t.ContextID
 	}
+	lines := program.Format("task %s is %s%s", t.ID, stateWord(t.Status.State), context)
 	for i := range t.Artifacts {
-		lines = append(lines, indented(t.Artifacts[i].Text()))
+		lines.Add("%s", indented(t.Artifacts[i].Text()))
 	}
 	if t.Status.Message != nil {
-		lines = append(lines, indented(t.Status.Message.Text()))
+		lines.Add("%s", indented(t.Status.Message.Text()))
 	}
-	return std.Say("%s", strings.Join(lines, "\n"))
+	return std.Say("%s", lines)
 }
 
 // tellEvent prints an event of a task's stream.
@@ -125,20 +126,20 @@ func tellEvent(std *program.Streams, e *client.A2AEvent) error {
 	case e.ArtifactUpdate != nil:
 		return std.Say("result\n%s", indented(e.ArtifactUpdate.Artifact.Text()))
 	case e.StatusUpdate != nil:
-		line := stateWord(e.StatusUpdate.Status.State)
+		lines := program.Format("%s", stateWord(e.StatusUpdate.Status.State))
 		if m := e.StatusUpdate.Status.Message; m != nil {
-			line += "\n" + indented(m.Text())
+			lines.Add("%s", indented(m.Text()))
 		}
-		return std.Say("%s", line)
+		return std.Say("%s", lines)
 	}
 	return nil
 }
 
 // stateWord returns a state as it is read: input_required for TASK_STATE_INPUT_REQUIRED.
 func stateWord(state string) string {
-	return strings.ToLower(program.Printable(strings.TrimPrefix(state, "TASK_STATE_")))
+	return strings.ToLower(strings.TrimPrefix(state, "TASK_STATE_"))
 }
 
-func indented(text string) string {
-	return "  " + strings.ReplaceAll(program.Printable(text), "\n", "\n  ")
+func indented(text string) program.Lines {
+	return program.Format("  %s", program.Paragraph(text, "  "))
 }

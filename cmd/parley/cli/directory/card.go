@@ -95,12 +95,12 @@ func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams, agent *pr
 }
 
 // cardDetails returns the handle of a card's agent and the lines of the card.
-func cardDetails(card *api.Card) string {
+func cardDetails(card *api.Card) program.Lines {
 	x := &card.Extension
-	lines := []string{program.Printable(x.Handle)}
+	lines := program.Format("%s", x.Handle)
 	line := func(name, text string) {
 		if text != "" {
-			lines = append(lines, fmt.Sprintf("  %-12s %s", name, program.Printable(text)))
+			lines.Add("  %-12s %s", name, text)
 		}
 	}
 	optional := func(name string, text *string) {
@@ -128,5 +128,5 @@ func cardDetails(card *api.Card) string {
 	line("words", x.VerificationWords)
 	line("signing", x.SigningKey.Curve+" "+x.SigningKey.X)
 	line("encryption", x.EncryptionKey.Curve+" "+x.EncryptionKey.X)
-	return strings.Join(lines, "\n")
+	return lines
 }

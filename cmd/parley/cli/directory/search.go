@@ -55,7 +55,7 @@ func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) erro
 		if row.Score != nil {
 			score = strconv.FormatFloat(*row.Score, 'f', 2, 64)
 		}
-		return []string{program.Printable(row.Handle), program.Printable(row.Name), score, program.Printable(strings.Join(row.Categories, ", ")), row.ID.String()}
+		return []string{row.Handle, row.Name, score, strings.Join(row.Categories, ", "), row.ID.String()}
 	})
 }
 

@@ -127,9 +127,9 @@ func tellDelivery(std *program.Streams, d *receivedDelivery) error {
 	case std.JSON:
 		return std.Value(d)
 	case !d.Verified:
-		return std.Say("rejected %s: %s", program.Printable(d.ID), program.Printable(d.Error))
+		return std.Say("rejected %s: %s", d.ID, d.Error)
 	}
-	line := fmt.Sprintf("%s  verified  %s", program.Printable(d.Payload.Event), program.Clock(d.Payload.Timestamp))
+	line := fmt.Sprintf("%s  verified  %s", d.Payload.Event, program.Clock(d.Payload.Timestamp))
 	if id := d.Payload.MessageID; id != nil {
 		line += "  message " + id.String()
 	}

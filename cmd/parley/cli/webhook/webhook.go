@@ -82,15 +82,15 @@ func showSecret(std *program.Streams, what string, made *api.WebhookSecret) erro
 }
 
 // webhookLine describes a webhook and, if it is off, why.
-func webhookLine(w *api.Webhook) string {
-	line := fmt.Sprintf("%s\n  url     %s\n  events  %s", w.ID, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ", ")))
+func webhookLine(w *api.Webhook) program.Lines {
+	lines := program.Format("%s\n  url     %s\n  events  %s", w.ID, w.URL, strings.Join(w.Events, ", "))
 	switch {
 	case w.DisabledAt != nil:
-		line += fmt.Sprintf("\n  off     since %s: %s", program.Clock(*w.DisabledAt), program.Text(w.DisabledReason))
+		lines.Add("  off     since %s: %s", program.Clock(*w.DisabledAt), program.Text(w.DisabledReason))
 	case !w.Active:
-		line += "\n  off     switched off"
+		lines.Add("  off     switched off")
 	}
-	return line
+	return lines
 }
 
 type webhookListCmd struct {
@@ -117,9 +117,9 @@ func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams, from *cl
 			state = "off"
 		}
 		if w.DisabledReason != nil {
-			state += ": " + program.Printable(*w.DisabledReason)
+			state += ": " + *w.DisabledReason
 		}
-		return []string{w.ID.String(), state, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ",")), w.AgentID.String()}
+		return []string{w.ID.String(), state, w.URL, strings.Join(w.Events, ","), w.AgentID.String()}
 	})
 }
 
@@ -180,7 +180,7 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams, fr
 	}
 	heading := []string{"JOB", "EVENT", "STATUS", "ATTEMPTS", "LAST", "NEXT"}
 	if err := program.Rows(std, page.Items, heading, func(d api.Delivery) []string {
-		return []string{d.ID.String(), program.Printable(d.Event), program.Printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)}
+		return []string{d.ID.String(), d.Event, d.Status, fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)}
 	}); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams, fr
 func lastOf(d *api.Delivery) string {
 	switch {
 	case d.LastError != nil:
-		return program.Printable(*d.LastError)
+		return *d.LastError
 	case d.LastStatusCode != nil:
 		return strconv.Itoa(*d.LastStatusCode)
 	}
@@ -233,5 +233,5 @@ func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams, from *c
 }
 
 func showJob(std *program.Streams, d *api.Delivery) error {
-	return std.Show(d, "%s %s, job %s", program.Printable(d.Event), program.Printable(d.Status), d.ID)
+	return std.Show(d, "%s %s, job %s", d.Event, d.Status, d.ID)
 }

@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"parley/cmd/parley/program"
+)
+
+// escapes is text that clears a screen, sets a title, turns the direction of text and
+// begins a line that looks like the program's.
+const escapes = "\x1b[2J\x1b]0;owned\x07\u009b31m\u202e\u2066\u2028\x7f\rover\nparley: FAKE\r\nFAKE"
+
+// forged says what of escapes a terminal would obey.
+func forged(text string) (found []string) {
+	for _, r := range "\x1b\x07\u009b\u202e\u2066\u2028\x7f\r" {
+		if strings.ContainsRune(text, r) {
+			found = append(found, fmt.Sprintf("%U", r))
+		}
+	}
+	if regexp.MustCompile(`(?m)^(parley: )?FAKE`).MatchString(text) {
+		found = append(found, "a line")
+	}
+	return found
+}
+
+// answered is a recorded answer.
+type answered struct {
+	route  string
+	status int
+	header http.Header
+	body   []byte
+}
+
+// hostileServer forwards to a true server and records its answers, or gives these again
+// with changes.
+type hostileServer struct {
+	*httptest.Server
+	real string
+
+	mu       sync.Mutex
+	recorded []answered
+	replays  bool
+	poison   func(string) bool // by name of a member
+	fails    string            // a route
+	seen     map[string]int
+}
+
+func newHostileServer(t *testing.T, real string) *hostileServer {
+	h := &hostileServer{real: real}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hostileServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route := r.Method + " " + r.URL.Path
+	h.mu.Lock()
+	replays := h.replays
+	h.mu.Unlock()
+	if replays {
+		h.replay(w, route)
+		return
+	}
+	forward, err := http.NewRequestWithContext(r.Context(), r.Method, h.real+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		panic(err)
+	}
+	forward.Header, forward.Host = r.Header.Clone(), r.Host
+	forward.Header.Del("Accept-Encoding")
+	answer, err := http.DefaultTransport.RoundTrip(forward)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = answer.Body.Close() }()
+	maps.Copy(w.Header(), answer.Header)
+	w.WriteHeader(answer.StatusCode)
+	got := answered{route, answer.StatusCode, answer.Header.Clone(), nil}
+	for buffer := make([]byte, 64<<10); ; {
+		n, err := answer.Body.Read(buffer)
+		got.body = append(got.body, buffer[:n]...)
+		_, _ = w.Write(buffer[:n])
+		_ = http.NewResponseController(w).Flush()
+		if err != nil {
+			break
+		}
+	}
+	for name, value := range answer.Trailer {
+		w.Header()[http.TrailerPrefix+name], got.header[http.TrailerPrefix+name] = value, value
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.recorded = append(h.recorded, got)
+}
+
+// replay gives the answers of a route in their order, and then the last one again.
+func (h *hostileServer) replay(w http.ResponseWriter, route string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var of []answered
+	for _, a := range h.recorded {
+		if a.route == route {
+			of = append(of, a)
+		}
+	}
+	if len(of) == 0 || route == h.fails {
+		for _, name := range []string{"Location", "Warning", "Retry-After", "X-Request-Id", "X-Svc-Request-Id", "Www-Authenticate"} {
+			w.Header().Set(name, "\u009b31m\u202e\u2066\u2028") // net/http lets no other escapes pass
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(object{
+			"detail": escapes, "title": escapes, "type": escapes, "code": escapes, "request_id": escapes, "error": escapes, "error_description": escapes,
+			"errors": []object{{"loc": []string{escapes}, "msg": escapes, "type": escapes}},
+		})
+		return
+	}
+	a := of[min(h.seen[route], len(of)-1)]
+	h.seen[route]++
+	maps.Copy(w.Header(), a.header)
+	w.Header().Del("Content-Length")
+	w.Header().Del("Content-Encoding")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(changed(a.body, h.poison))
+}
+
+// changed adds escapes to members of the JSON values in a body, which may be a stream.
+func changed(body []byte, poison func(string) bool) []byte {
+	lines := bytes.SplitAfter(body, []byte("\n"))
+	for i, line := range lines {
+		text, stream := bytes.CutPrefix(line, []byte("data: "))
+		var v any
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		if decoder.Decode(&v) != nil {
+			continue
+		}
+		lines[i], _ = json.Marshal(poisoned(v, "", poison))
+		if stream {
+			lines[i] = slices.Concat([]byte("data: "), lines[i], []byte("\n"))
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+func poisoned(v any, name string, poison func(string) bool) any {
+	switch v := v.(type) {
+	case string:
+		if poison(name) {
+			return v + escapes
+		}
+	case []any:
+		for i := range v {
+			v[i] = poisoned(v[i], name, poison)
+		}
+	case object:
+		for k := range v {
+			v[k] = poisoned(v[k], k, poison)
+		}
+	case nil:
+		if poison(name) {
+			return escapes // an optional text
+		}
+	}
+	return v
+}
+
+// names returns the members of recorded answers that hold text or nothing.
+func (h *hostileServer) names() []string {
+	found := map[string]bool{}
+	for _, a := range h.recorded {
+		changed(a.body, func(name string) bool { found[name] = true; return false })
+	}
+	delete(found, "")
+	return slices.Sorted(maps.Keys(found))
+}
+
+var anyID = regexp.MustCompile(`[0-9a-f-]{36}|[A-Za-z0-9_-]{43}`)
+
+// victim is an organization whose profile is used with a hostile server.
+type victim struct {
+	t       *testing.T
+	server  *hostileServer
+	profile string
+	printed int // how often escapes were printed as text
+	runs    int
+	// harmless says of members of answers whether commands went on with escapes in them,
+	// refused which routes have refused once. Victims share both.
+	harmless, refused map[string]bool
+}
+
+func (v *victim) run(profile string, args ...string) (out, said string, code int) {
+	var o, e lockedLog
+	args = append(slices.Clone(args), "--profile", profile)
+	code = run(v.t.Context(), func() {}, args, &program.Streams{In: strings.NewReader("hello"), RawOut: &o, RawErr: &e})
+	return o.String(), e.String(), code
+}
+
+// copied returns a copy of a profile, if there is one.
+func (v *victim) copied(profile string) string {
+	to := filepath.Join(v.t.TempDir(), "profile")
+	_ = filepath.WalkDir(profile, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, _ := filepath.Rel(profile, path)
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, relative), 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, relative), text, 0o600)
+	})
+	return to
+}
+
+// again runs a command against the recorded answers.
+func (v *victim) again(profile, fails string, poison func(string) bool, args ...string) (code int) {
+	v.t.Helper()
+	h := v.server
+	h.mu.Lock()
+	h.replays, h.poison, h.fails, h.seen = true, poison, fails, map[string]int{}
+	h.mu.Unlock()
+	out, said, code := v.run(v.copied(profile), args...)
+	v.runs++
+	if found := forged(out + "\n" + said); len(found) > 0 {
+		v.t.Errorf("%q prints %v:\n%q\n%q", args, found, out, said)
+	}
+	if strings.Contains(out+said, `\u001b`) {
+		v.printed++
+	}
+	if slices.Contains(args, "--json") {
+		for line := range strings.Lines(out) {
+			if !json.Valid([]byte(line)) {
+				v.t.Errorf("%q prints no JSON: %q", args, line)
+			}
+		}
+	}
+	return code
+}
+
+// does runs a command against the true server. Then it runs it with escapes in each member of
+// the answers that no command had before, with escapes in all members that allow it to go on,
+// and with a refusal by each kind of route.
+func (v *victim) does(args ...string) string {
+	v.t.Helper()
+	h := v.server
+	before := v.copied(v.profile)
+	h.mu.Lock()
+	h.replays, h.recorded = false, nil
+	h.mu.Unlock()
+	out, said, want := v.run(v.profile, args...)
+	if want != program.ExitOK && want != program.ExitTimeout {
+		v.t.Fatalf("%q exits %d: %s%s", args, want, out, said)
+	}
+	names := h.names()
+	alone := func(name string) {
+		v.harmless[name] = v.again(before, "", func(n string) bool { return n == name }, args...) == want
+	}
+	for _, name := range names {
+		if _, known := v.harmless[name]; !known {
+			alone(name)
+		}
+	}
+	all := func(name string) bool { return v.harmless[name] }
+	if v.again(before, "", all, args...) != want { // a member that other commands do not need to understand
+		for _, name := range slices.DeleteFunc(names, func(name string) bool { return !v.harmless[name] }) {
+			alone(name)
+		}
+		v.again(before, "", all, args...)
+	}
+	v.again(before, "", all, append(slices.Clone(args), "--json")...)
+	for i, a := range h.recorded {
+		if kind := anyID.ReplaceAllString(a.route, ""); !v.refused[kind] {
+			v.refused[kind] = true
+			v.again(before, a.route, func(string) bool { return false }, append(slices.Clone(args), []string{"--json"}[:i%2]...)...)
+		}
+	}
+	h.mu.Lock()
+	h.replays = false
+	h.mu.Unlock()
+	return out
+}
+
+// TestHostileServer: whatever a server answers, no command passes it to the terminal, nor
+// lets it begin a line. Other organizations write no more than a server can.
+func TestHostileServer(t *testing.T) {
+	if got := forged("a " + escapes); len(got) != 9 {
+		t.Fatalf("raw escapes: %v", got) // what the test would find without the printer
+	}
+	harmless, refused := map[string]bool{}, map[string]bool{}
+	real := serveData(t, filepath.Join(t.TempDir(), "data"), "1")
+	join := func(slug string) *victim {
+		v := &victim{t: t, harmless: harmless, refused: refused, server: newHostileServer(t, real.base), profile: filepath.Join(t.TempDir(), slug)}
+		v.does("register", slug, "--email", "ops@"+slug+".example", "--url", v.server.URL)
+		return v
+	}
+	acme, globex := join("acme"), join("globex")
+	first := func(text, pattern string) string {
+		t.Helper()
+		found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("%q has no %s", text, pattern)
+		}
+		return found[1]
+	}
+	const id = `([0-9a-f-]{36})`
+	acme.does("agent", "create", "alice", "--post-quantum")
+	globex.does("agent", "create", "bob")
+	acme.does("agent", "list")
+	acme.does("agent", "show", "alice")
+	acme.does("agent", "keys", "bob@globex.localhost")
+	card := filepath.Join(t.TempDir(), "card.json")
+	if err := os.WriteFile(card, []byte(`{"name":"Bob","description":"answers","version":"1","skills":[{"id":"a","name":"b","description":"c","tags":["d"]}],"svc":{"a2a_enabled":true,"categories":["finance"]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	globex.does("card", "put", "bob", card)
+	acme.does("card", "get", "bob@globex.localhost")
+	acme.does("directory", "search", "bob")
+
+	sent := acme.does("send", "bob@globex.localhost", escapes)
+	message, conversation := first(sent, "message "+id), first(sent, "conversation "+id)
+	globex.does("inbox")
+	globex.does("watch", "--count", "1", "--timeout", "300ms")
+	globex.does("reply", message, escapes)
+	acme.does("conversation", "list")
+	acme.does("conversation", "show", conversation)
+	acme.does("conversation", "transcript", conversation)
+	acme.does("trace", message)
+	acme.does("receipt", message)
+	globex.does("ack", message)
+	acme.does("key", "show", "bob@globex.localhost", "--former")
+	acme.does("verify-keys", "bob@globex.localhost")
+	acme.does("conversation", "status", conversation, "completed", "--reason", "done")
+	acme.does("a2a", "send", "bob@globex.localhost", "hi", "--wait", "1s")
+
+	acme.does("block", "add", "bob@globex.localhost")
+	acme.does("block", "list")
+	acme.does("block", "remove", "bob@globex.localhost")
+	hook := first(acme.does("webhook", "create", "http://127.0.0.1:9/", "--agent", "alice", "--description", "x"), "created "+id)
+	acme.does("webhook", "list")
+	job := first(acme.does("webhook", "test", hook), "job "+id)
+	acme.does("webhook", "deliveries", hook)
+	acme.does("webhook", "retry", hook, job)
+	acme.does("webhook", "rotate", hook)
+	acme.does("webhook", "pause", hook)
+	acme.does("webhook", "delete", hook)
+
+	acme.does("group", "create", "team", "bob@globex.localhost", "--description", "builds", "--policy", "majority")
+	acme.does("group", "list")
+	acme.does("group", "show", "team")
+	globex.does("group", "invites")
+	request := first(acme.does("group", "requests", "team", "--status", "all"), id)
+	globex.does("group", "decline", "team@acme.localhost", request)
+	acme.does("group", "invite", "team", "bob@globex.localhost", "--message", "join us")
+	globex.does("group", "join", "team@acme.localhost")
+	acme.does("group", "members", "team")
+	acme.does("group", "send", "team", "hello all")
+
+	acme.does("agent", "svid-challenge", "alice")
+	acme.does("agent", "rotate-keys", "alice")
+	acme.does("export", filepath.Join(t.TempDir(), "export"))
+	globex.does("agent", "revoke", "bob", "--yes")
+	acme.does("erase", "acme")
+
+	runs, printed := acme.runs+globex.runs, acme.printed+globex.printed
+	t.Logf("%d runs, %d of them printed escapes as text", runs, printed)
+	if printed < 100 {
+		t.Errorf("only %d of %d runs printed escapes as text", printed, runs)
+	}
+}
