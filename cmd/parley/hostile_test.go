@@ -204,7 +204,9 @@ type victim struct {
 
 func (v *victim) run(profile string, args ...string) (out, said string, code int) {
 	var o, e lockedLog
-	args = append(slices.Clone(args), "--profile", profile)
+	if v.profile != "" { // the operator has none
+		args = append(slices.Clone(args), "--profile", profile)
+	}
 	code = run(v.t.Context(), func() {}, args, &program.Streams{In: strings.NewReader("hello"), RawOut: &o, RawErr: &e})
 	return o.String(), e.String(), code
 }
@@ -297,29 +299,52 @@ func (v *victim) does(args ...string) string {
 	return out
 }
 
+// first returns the first id that a command printed after a text.
+func (v *victim) first(printed, after string) string {
+	v.t.Helper()
+	found := regexp.MustCompile(after + `([0-9a-f-]{36})`).FindStringSubmatch(printed)
+	if found == nil {
+		v.t.Fatalf("%q has no id after %q", printed, after)
+	}
+	return found[1]
+}
+
 // TestHostileServer: whatever a server answers, no command passes it to the terminal, nor
 // lets it begin a line. Other organizations write no more than a server can.
 func TestHostileServer(t *testing.T) {
 	if got := forged("a " + escapes); len(got) != 9 {
 		t.Fatalf("raw escapes: %v", got) // what the test would find without the printer
 	}
+	data := filepath.Join(t.TempDir(), "data")
+	real := serveData(t, data, "1")
 	harmless, refused := map[string]bool{}, map[string]bool{}
-	real := serveData(t, filepath.Join(t.TempDir(), "data"), "1")
 	join := func(slug string) *victim {
 		v := &victim{t: t, harmless: harmless, refused: refused, server: newHostileServer(t, real.base), profile: filepath.Join(t.TempDir(), slug)}
 		v.does("register", slug, "--email", "ops@"+slug+".example", "--url", v.server.URL)
 		return v
 	}
 	acme, globex := join("acme"), join("globex")
-	first := func(text, pattern string) string {
-		t.Helper()
-		found := regexp.MustCompile(pattern).FindStringSubmatch(text)
-		if found == nil {
-			t.Fatalf("%q has no %s", text, pattern)
-		}
-		return found[1]
+	hostileMessages(t, acme, globex)
+	hostileWebhooks(acme)
+	hostileGroups(acme, globex)
+	operator := &victim{t: t, harmless: harmless, refused: refused, server: newHostileServer(t, real.admin)}
+	for _, call := range []string{"org list", "org show acme", "org quota acme agents 7", "key rotate --cards", "backup --to " + filepath.Join(t.TempDir(), "backup")} {
+		operator.does(append(strings.Fields(call), "--admin", operator.server.URL, "--data", data)...)
 	}
-	const id = `([0-9a-f-]{36})`
+	acme.does("agent", "svid-challenge", "alice")
+	acme.does("agent", "rotate-keys", "alice")
+	acme.does("export", filepath.Join(t.TempDir(), "export"))
+	globex.does("agent", "revoke", "bob", "--yes")
+	acme.does("erase", "acme")
+
+	runs, printed := acme.runs+globex.runs+operator.runs, acme.printed+globex.printed+operator.printed
+	t.Logf("%d runs, %d of them printed escapes as text", runs, printed)
+	if printed < 100 {
+		t.Errorf("only %d of %d runs printed escapes as text", printed, runs)
+	}
+}
+
+func hostileMessages(t *testing.T, acme, globex *victim) {
 	acme.does("agent", "create", "alice", "--post-quantum")
 	globex.does("agent", "create", "bob")
 	acme.does("agent", "list")
@@ -334,7 +359,7 @@ func TestHostileServer(t *testing.T) {
 	acme.does("directory", "search", "bob")
 
 	sent := acme.does("send", "bob@globex.localhost", escapes)
-	message, conversation := first(sent, "message "+id), first(sent, "conversation "+id)
+	message, conversation := acme.first(sent, "message "), acme.first(sent, "conversation ")
 	globex.does("inbox")
 	globex.does("watch", "--count", "1", "--timeout", "300ms")
 	globex.does("reply", message, escapes)
@@ -352,35 +377,28 @@ func TestHostileServer(t *testing.T) {
 	acme.does("block", "add", "bob@globex.localhost")
 	acme.does("block", "list")
 	acme.does("block", "remove", "bob@globex.localhost")
-	hook := first(acme.does("webhook", "create", "http://127.0.0.1:9/", "--agent", "alice", "--description", "x"), "created "+id)
+}
+
+func hostileWebhooks(acme *victim) {
+	hook := acme.first(acme.does("webhook", "create", "http://127.0.0.1:9/", "--agent", "alice", "--description", "x"), "created ")
 	acme.does("webhook", "list")
-	job := first(acme.does("webhook", "test", hook), "job "+id)
+	job := acme.first(acme.does("webhook", "test", hook), "job ")
 	acme.does("webhook", "deliveries", hook)
 	acme.does("webhook", "retry", hook, job)
 	acme.does("webhook", "rotate", hook)
 	acme.does("webhook", "pause", hook)
 	acme.does("webhook", "delete", hook)
+}
 
+func hostileGroups(acme, globex *victim) {
 	acme.does("group", "create", "team", "bob@globex.localhost", "--description", "builds", "--policy", "majority")
 	acme.does("group", "list")
 	acme.does("group", "show", "team")
 	globex.does("group", "invites")
-	request := first(acme.does("group", "requests", "team", "--status", "all"), id)
+	request := acme.first(acme.does("group", "requests", "team", "--status", "all"), "")
 	globex.does("group", "decline", "team@acme.localhost", request)
 	acme.does("group", "invite", "team", "bob@globex.localhost", "--message", "join us")
 	globex.does("group", "join", "team@acme.localhost")
 	acme.does("group", "members", "team")
 	acme.does("group", "send", "team", "hello all")
-
-	acme.does("agent", "svid-challenge", "alice")
-	acme.does("agent", "rotate-keys", "alice")
-	acme.does("export", filepath.Join(t.TempDir(), "export"))
-	globex.does("agent", "revoke", "bob", "--yes")
-	acme.does("erase", "acme")
-
-	runs, printed := acme.runs+globex.runs, acme.printed+globex.printed
-	t.Logf("%d runs, %d of them printed escapes as text", runs, printed)
-	if printed < 100 {
-		t.Errorf("only %d of %d runs printed escapes as text", printed, runs)
-	}
 }

@@ -157,7 +157,7 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 // agentDetails returns the detail lines of an agent.
-func agentDetails(a *api.Agent) program.Lines {
+func agentDetails(a *api.Agent) program.Printable {
 	lines := program.Format("  id          %s\n  words       %s\n  signing     %s\n  encryption  %s",
 		a.ID, program.Text(a.VerificationWords), key(a.SigningPublicKey), key(a.EncryptionPublicKey))
 	if a.PQPublicKey != nil {

@@ -272,7 +272,7 @@ func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *
 }
 
 // groupDetails returns a group's handle and its detail lines.
-func groupDetails(g *api.Group) program.Lines {
+func groupDetails(g *api.Group) program.Printable {
 	isolated, frozen := "", ""
 	if g.Isolated {
 		isolated = ", isolated"

@@ -47,7 +47,7 @@ func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from
 	if err != nil {
 		return err
 	}
-	var lines program.Lines
+	var lines program.Printable
 	for i, invited := range results.Results {
 		lines.Add("%s", invitationLine(c.Agents[i], invited))
 	}

@@ -65,7 +65,7 @@ func showMLS(ctx context.Context, from *client.Session, g *api.Group, agent stri
 }
 
 // describe adds the lines of `group show`.
-func (m *shownMLS) describe(lines *program.Lines) {
+func (m *shownMLS) describe(lines *program.Printable) {
 	if m == nil {
 		return
 	}

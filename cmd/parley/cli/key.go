@@ -140,7 +140,7 @@ func describe(key *api.JWK) (words, kid string, err error) {
 	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
 }
 
-func (s *shownKeys) text() program.Lines {
+func (s *shownKeys) text() program.Printable {
 	lines := program.Format("%s\n  id          %s\n  words       %s\n  signing kid %s\n  encr. kid   %s\n  binding     %s",
 		program.Text(s.Handle), s.AgentID, s.Words, s.SigningKid, s.EncryptionKid, s.binding())
 	if s.PQPublicKey != nil {

@@ -102,7 +102,7 @@ func showOpened(m api.Message, opened *e2ee.Opened, news *e2ee.KeyExchange, err 
 // text formats the message as text: sender, recipient, time, whether the sender is
 // verified, the payload, and the ids that other commands take. Of a payload, the lines
 // after the first are indented more than any line of this program.
-func (s *openedMessage) text() program.Lines {
+func (s *openedMessage) text() program.Printable {
 	lines := program.Format("%s  %s -> %s  %s  %s  %s", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), s.Type, s.Status, s.verdict())
 	switch {
 	case s.notice != "":

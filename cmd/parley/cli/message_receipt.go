@@ -152,7 +152,7 @@ func readMember(std *program.Streams, file, member string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-func (r *checkedReceipt) text() program.Lines {
+func (r *checkedReceipt) text() program.Printable {
 	handle := func(handle *string, id parley.AgentID) string {
 		if handle == nil {
 			return id.String()

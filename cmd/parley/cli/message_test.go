@@ -16,7 +16,7 @@ func TestShownVerdict(t *testing.T) {
 		"verified, former key": {FormerKey: true},
 	} {
 		s := showOpened(api.Message{}, opened, nil, nil)
-		if first, _, _ := strings.Cut(s.String(), "\n"); !s.Verified || !strings.HasSuffix(first, "  "+want) {
+		if first, _, _ := strings.Cut(s.text().String(), "\n"); !s.Verified || !strings.HasSuffix(first, "  "+want) {
 			t.Errorf("%q, want %s", first, want)
 		}
 		exchanged := showOpened(api.Message{}, nil, &e2ee.KeyExchange{FormerKey: opened.FormerKey}, nil)

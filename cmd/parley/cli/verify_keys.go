@@ -187,7 +187,7 @@ func (c *VerifyKeysCmd) Explain(err error) error {
 	return fmt.Errorf("%w\nWith --by-domain, the keys come from %s, WebFinger and the DID document from %s. Check that both answer", err, from.BaseURL(), host.BaseURL())
 }
 
-func (v *verifiedKeys) text() program.Lines {
+func (v *verifiedKeys) text() program.Printable {
 	lines := program.Format("%s\n  id          %s\n  did         %s\n  words       %s\n  signing kid %s\n  encr. kid   %s",
 		v.Handle, v.AgentID, v.DID, v.Words, v.SigningKid, v.EncryptionKid)
 	if len(v.Differences) == 0 {

@@ -46,7 +46,7 @@ type QuarantineRow struct {
 	Data  []byte   `json:"data"`
 }
 
-func (r *QuarantineRow) text() program.Lines {
+func (r *QuarantineRow) text() program.Printable {
 	const told = 128
 	data := hex.EncodeToString(r.Data[:min(len(r.Data), told)])
 	if len(r.Data) > told {
@@ -99,7 +99,7 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 
 // printRows prints rows of the quarantine as text.
 func printRows(s *program.Streams, rows []*QuarantineRow) error {
-	var lines program.Lines
+	var lines program.Printable
 	for _, r := range rows {
 		lines.Add("%s", r.text())
 	}

@@ -65,8 +65,8 @@ func TestFailureAsJSON(t *testing.T) {
 	}
 }
 
-// TestLines: text from other users cannot control the reader's terminal, nor begin a line.
-func TestLines(t *testing.T) {
+// TestPrintable: text from other users cannot control the reader's terminal, nor begin a line.
+func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                    "plain",
 		"two\nlines\tand tab":      `two\u000alines\u0009and tab`,

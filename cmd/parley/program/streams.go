@@ -30,7 +30,7 @@ type Streams struct {
 }
 
 // Log returns standard error for a logger.
-func (s *Streams) Log() io.Writer { return visibleLines{s.RawErr} }
+func (s *Streams) Log() io.Writer { return visibleWriter{s.RawErr} }
 
 // Value writes v as one line of JSON.
 func (s *Streams) Value(v any) error { return writeJSON(s.RawOut, v) }

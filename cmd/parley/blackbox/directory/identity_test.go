@@ -306,7 +306,24 @@ func TestVerifyKeys(t *testing.T) {
 		}
 		kit.CheckMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "names other keys than the server returns", "do not trust")
 
-		// Everything is true but the binding.
+		for code, args := range map[int][]string{
+			2: {"verify-keys", "bob", "--url", s.Base}, 5: {"verify-keys", "nobody@" + bob.Slug + ".localhost", "--url", s.Base}, 4: {"verify-keys", bob.Handle()},
+		} {
+			if _, said, got := kit.Command(t, append(args, "--profile", "none")...); got != code {
+				t.Errorf("%v: exit code %d, want %d: %s", args, got, code, said)
+			}
+		}
+		if _, _, got := kit.Command(t, "verify-keys", "#board@"+bob.Slug+".localhost", "--url", s.Base, "--profile", "none"); got != 2 {
+			t.Errorf("a group: exit code %d", got)
+		}
+	})
+}
+
+// TestVerifyKeysBinding: the command exits with 10 if everything is true but the binding of
+// the keys.
+func TestVerifyKeysBinding(t *testing.T) {
+	kit.Each(t, func(t *testing.T, s *kit.Server) {
+		bob := s.ProfileAt(t, s.Base, "bob")
 		foreign, box := kit.NewKeys()
 		binding := bob.Run("agent", "keys", "bob")["key_binding"].(obj)
 		at := fmt.Sprint(binding["signed_at"])
@@ -321,22 +338,11 @@ func TestVerifyKeys(t *testing.T) {
 			}
 			liar := kit.NewLyingServer(t, s)
 			liar.Rebind(bob.ID, lie)
-			out, said, code = kit.Command(t, "verify-keys", bob.Handle(), "--url", liar.URL, "--profile", "none")
+			out, said, code := kit.Command(t, "verify-keys", bob.Handle(), "--url", liar.URL, "--profile", "none")
 			if code != kit.ExitKeys || strings.Contains(out, "agree with") {
 				t.Errorf("%v: exit code %d\n%s%s", lie, code, out, said)
 			}
 			kit.CheckMessage(t, "a broken binding", out+said, says, "do not trust")
-		}
-
-		for code, args := range map[int][]string{
-			2: {"verify-keys", "bob", "--url", s.Base}, 5: {"verify-keys", "nobody@" + bob.Slug + ".localhost", "--url", s.Base}, 4: {"verify-keys", bob.Handle()},
-		} {
-			if _, said, got := kit.Command(t, append(args, "--profile", "none")...); got != code {
-				t.Errorf("%v: exit code %d, want %d: %s", args, got, code, said)
-			}
-		}
-		if _, _, got := kit.Command(t, "verify-keys", "#board@"+bob.Slug+".localhost", "--url", s.Base, "--profile", "none"); got != 2 {
-			t.Errorf("a group: exit code %d", got)
 		}
 	})
 }

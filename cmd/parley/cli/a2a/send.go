@@ -140,6 +140,6 @@ func stateWord(state string) string {
 	return strings.ToLower(strings.TrimPrefix(state, "TASK_STATE_"))
 }
 
-func indented(text string) program.Lines {
+func indented(text string) program.Printable {
 	return program.Format("  %s", program.Paragraph(text, "  "))
 }

@@ -95,7 +95,7 @@ func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams, agent *pr
 }
 
 // cardDetails returns the handle of a card's agent and the lines of the card.
-func cardDetails(card *api.Card) program.Lines {
+func cardDetails(card *api.Card) program.Printable {
 	x := &card.Extension
 	lines := program.Format("%s", x.Handle)
 	line := func(name, text string) {

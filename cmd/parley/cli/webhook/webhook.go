@@ -82,7 +82,7 @@ func showSecret(std *program.Streams, what string, made *api.WebhookSecret) erro
 }
 
 // webhookLine describes a webhook and, if it is off, why.
-func webhookLine(w *api.Webhook) program.Lines {
+func webhookLine(w *api.Webhook) program.Printable {
 	lines := program.Format("%s\n  url     %s\n  events  %s", w.ID, w.URL, strings.Join(w.Events, ", "))
 	switch {
 	case w.DisabledAt != nil:
