@@ -26,7 +26,7 @@ func TestShownVerdict(t *testing.T) {
 	}
 	refused := showOpened(api.Message{}, nil, nil, e2ee.ErrKeyReplaced)
 	if refused.Verified || refused.verdict() != "NOT verified" || refused.Payload != nil || *refused.OpenError != e2ee.ErrKeyReplaced.Error() {
-		t.Errorf("%s", refused)
+		t.Errorf("%s", refused.text())
 	}
 }
 
@@ -49,7 +49,7 @@ func TestShownCleartext(t *testing.T) {
 		case s.Verified, (s.Payload != nil) != (c.want != ""), s.CleartextOverA2A != (c.want != ""), (s.OpenError == nil) != (c.want != ""):
 			t.Errorf("%s is shown as %+v", c.metadata, s)
 		case c.want != "" && (*s.Payload != c.want || s.verdict() != "cleartext over A2A"):
-			t.Errorf("%s is shown as %s", c.metadata, s)
+			t.Errorf("%s is shown as %s", c.metadata, s.text())
 		}
 	}
 }
