@@ -124,7 +124,7 @@ func (gs *Groups) MLSWelcomesFor(ctx context.Context, id parley.GroupID, agent p
 }
 
 // AcknowledgeWelcome drops a Welcome for a member. The error is group.ErrNotMember for another
-// agent, and parley.ErrNotFound if the member does not await it.
+// agent, and parley.ErrNotFound if it is not for the member. To do it again changes nothing.
 func (gs *Groups) AcknowledgeWelcome(ctx context.Context, id parley.GroupID, agent parley.AgentID, welcome parley.AnyID) error {
 	s, err := gs.mlsStandingOf(ctx, id, agent)
 	epoch := record.WelcomeEpoch(id, welcome)

@@ -76,9 +76,10 @@ func (w *mlsRows) leave(agent parley.AgentID) error {
 	if err != nil {
 		return err
 	}
-	if len(m.GetWelcomes()) == 0 {
+	if len(m.GetWelcomes())+len(m.GetAcknowledged()) == 0 {
 		delete(w.members, agent) // nothing to write
 	}
+	m.Acknowledged = nil
 	for _, epoch := range slices.Clone(m.GetWelcomes()) {
 		if _, err := w.acknowledge(agent, epoch); err != nil {
 			return err
@@ -227,15 +228,24 @@ type mlsAcknowledgment struct {
 	Epoch uint64
 }
 
-// acknowledgeMLS drops a Welcome for one agent.
+// acknowledgedKept bounds the Welcomes of which a member's row says that they were acknowledged.
+const acknowledgedKept = 8
+
+// acknowledgeMLS drops a Welcome for one agent. To do it again changes nothing.
 func acknowledgeMLS(t *groupTurn, r mlsAcknowledgment) (any, error) {
 	w := editMLSRows(t)
 	awaited, err := w.acknowledge(r.Agent, r.Epoch)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !awaited:
-		return nil, errUnknownWelcome
 	}
-	return nil, w.write()
+	m := w.members[r.Agent]
+	switch {
+	case awaited:
+		m.Acknowledged = append(m.Acknowledged, r.Epoch)
+		m.Acknowledged = m.Acknowledged[max(0, len(m.Acknowledged)-acknowledgedKept):]
+		return nil, w.write()
+	case slices.Contains(m.GetAcknowledged(), r.Epoch):
+		return nil, nil
+	}
+	return nil, errUnknownWelcome
 }

@@ -208,8 +208,10 @@ type MLSMember struct {
 	Welcomes []uint64 `protobuf:"varint,1,rep,packed,name=welcomes,proto3" json:"welcomes,omitempty"`
 	// The epoch of the commit that last removed the agent or its leaf, and its instant.
 	// The instant is zero if there is none.
-	RemovedIn     uint64 `protobuf:"varint,2,opt,name=removed_in,json=removedIn,proto3" json:"removed_in,omitempty"`
-	RemovedMs     int64  `protobuf:"varint,3,opt,name=removed_ms,json=removedMs,proto3" json:"removed_ms,omitempty"`
+	RemovedIn uint64 `protobuf:"varint,2,opt,name=removed_in,json=removedIn,proto3" json:"removed_in,omitempty"`
+	RemovedMs int64  `protobuf:"varint,3,opt,name=removed_ms,json=removedMs,proto3" json:"removed_ms,omitempty"`
+	// The epochs of the newest Welcomes that the agent has acknowledged as a member, at most 8.
+	Acknowledged  []uint64 `protobuf:"varint,4,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,6 +267,13 @@ func (x *MLSMember) GetRemovedMs() int64 {
 	return 0
 }
 
+func (x *MLSMember) GetAcknowledged() []uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return nil
+}
+
 var File_actors_record_mls_proto protoreflect.FileDescriptor
 
 const file_actors_record_mls_proto_rawDesc = "" +
@@ -284,13 +293,14 @@ const file_actors_record_mls_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\fR\awelcome\x12\x1d\n" +
 	"\n" +
 	"created_ms\x18\x02 \x01(\x03R\tcreatedMs\x12\x14\n" +
-	"\x05payer\x18\x03 \x01(\fR\x05payer\"e\n" +
+	"\x05payer\x18\x03 \x01(\fR\x05payer\"\x89\x01\n" +
 	"\tMLSMember\x12\x1a\n" +
 	"\bwelcomes\x18\x01 \x03(\x04R\bwelcomes\x12\x1d\n" +
 	"\n" +
 	"removed_in\x18\x02 \x01(\x04R\tremovedIn\x12\x1d\n" +
 	"\n" +
-	"removed_ms\x18\x03 \x01(\x03R\tremovedMsB\x16Z\x14parley/actors/recordb\x06proto3"
+	"removed_ms\x18\x03 \x01(\x03R\tremovedMs\x12\"\n" +
+	"\facknowledged\x18\x04 \x03(\x04R\facknowledgedB\x16Z\x14parley/actors/recordb\x06proto3"
 
 var (
 	file_actors_record_mls_proto_rawDescOnce sync.Once

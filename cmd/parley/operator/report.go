@@ -41,7 +41,7 @@ func (c *reportListCmd) Run(ctx context.Context, std *program.Streams) error {
 	rows := [][]string{{"REPORT", "CREATED", "CATEGORY", "ABOUT", "OF ORGANIZATION", "REPORTED BY", "NOTE"}}
 	for _, r := range all {
 		rows = append(rows, []string{
-			r.ID.String(), r.CreatedAt.Format(time.RFC3339), r.Category, subjectOf(r), r.OrgID.String(), r.ReportedBy.String(), program.Printable(r.Note),
+			r.ID.String(), r.CreatedAt.Format(time.RFC3339), r.Category, subjectOf(r), r.OrgID.String(), r.ReportedBy.String(), r.Note,
 		})
 	}
 	return std.Table(rows)
