@@ -280,3 +280,25 @@ func TestTransferredCopiesAreNotScannedAgain(t *testing.T) {
 	r.node.queries.Limits().TransferredStep = 1
 	begins(r.inbox(a[1])[1].Position - 1)
 }
+
+// TestSilentInvitation: an invitation of which its agent must not hear brings nothing, and the
+// store is in order.
+func TestSilentInvitation(t *testing.T) {
+	r := newTestNode(t)
+	owner, a := r.agents("acme", 2)
+	c := must(r.createGroup(owner, a[0], "board", group.Majority, false))(t)
+	for _, withdrawn := range []bool{true, false} {
+		request := must(c.node.Groups.Invite(context.Background(), c.id, Invitation{
+			Invite: group.Invite{By: c.by, Agent: a[1], Message: "come", Silent: true},
+			Notice: Content{Type: "svc.v1.group_invite", Body: []byte(BlankRequestID)},
+		}))(t)
+		if withdrawn {
+			if err := c.node.Groups.EndRequest(context.Background(), c.id, group.EndRequest{By: c.by, Request: request.RequestID()}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if page := must2(r.node.Messages.Inbox(context.Background(), a[1], 0, 10, "", nil))(t); len(page) > 0 {
+		t.Errorf("the inbox has %v", page)
+	}
+}

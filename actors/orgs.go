@@ -3,6 +3,8 @@ package actors
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -100,15 +102,17 @@ func (orgs *Orgs) CloseReport(ctx context.Context, id parley.ReportID) (*record.
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range all {
-			switch {
-			case r.ReportID() != id:
-			case closed:
-				return r, nil
-			default:
-				c := closeReport{id, parley.IDFromBytes[parley.AnyID](r.GetSubject())}
-				return host.Ask[*record.Report](ctx, orgs.engine, rules.OrgStream(r.ByOrg()), 0, c)
+		at := slices.IndexFunc(all, func(r *record.Report) bool { return r.ReportID() == id })
+		if at < 0 || closed {
+			if at >= 0 {
+				return all[at], nil
 			}
+			continue
+		}
+		c := closeReport{id, parley.IDFromBytes[parley.AnyID](all[at].GetSubject())}
+		r, err := host.Ask[*record.Report](ctx, orgs.engine, rules.OrgStream(all[at].ByOrg()), 0, c)
+		if !errors.Is(err, errUnknownReport) { // else somebody closes it at the same time
+			return r, err
 		}
 	}
 	return nil, errUnknownReport
@@ -129,6 +133,9 @@ func fileReport(t *orgTurn, r *record.Report) (any, error) {
 }
 
 func (c closeReport) close(t *orgTurn) (any, error) {
+	if t.State.Erasing() {
+		return nil, errUnknownReport
+	}
 	key := (&record.Report{By: t.State.GetId(), Subject: c.Subject[:]}).Key()
 	r, err := openReport(t, key)
 	switch {

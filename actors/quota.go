@@ -109,7 +109,7 @@ func overDaily(name string, limit int, used int64, now time.Time) error {
 
 // limited reports whether any limit bears on what is wanted.
 func (w *want) limited() bool {
-	return w.messages != nil || w.limits != nil && (w.limits.StoredBytes != nil || w.limits.Changes != nil || w.limits.Invitations != nil || w.limits.Reports != nil)
+	return w.messages != nil || w.limits != nil && (w.limits.StoredBytes != nil || w.limits.Changes != nil || w.limits.Invitations != nil || w.Reports > 0 && w.limits.Reports != nil)
 }
 
 // take grants an entry what it wants, and adds the counts to it. Or it returns a refusal, and the

@@ -69,7 +69,7 @@ func decideSetBlock(s *State, c SetBlock, now time.Time) ([]Event, error) {
 	case blockOf(s, c.Agent, c.Org) != nil:
 		return nil, nil
 	case n >= BlocksMax:
-		return nil, parley.ErrQuotaExceeded.OverQuota("blocks", BlocksMax, n, nil)
+		return nil, parley.ErrQuotaExceeded.OverQuota(parley.QuotaBlocks, BlocksMax, n, nil)
 	}
 	b := &Block{Org: c.Org.Bytes(), AtMs: now.UnixMilli(), Number: s.GetBlocksMade() + 1}
 	if !c.Agent.Zero() {

@@ -6,9 +6,9 @@ import (
 	"parley/client/parley"
 )
 
-// artifactsMax is of how many artifacts a state keeps the ids: however many messages follow,
+// ArtifactsMax is of how many artifacts a state keeps the ids: however many messages follow,
 // a reader finds these by their ids.
-const artifactsMax = 64
+const ArtifactsMax = 64
 
 // authReason is the reason by which input_required says that the initiator has to authorize
 // something. A reason is sealed: events and states have a mark of it in the clear.
@@ -44,7 +44,7 @@ func (s *State) mean(e *Posted) {
 	switch e.GetMeaning() {
 	case Meaning_artifact:
 		kept := s.Artifacts
-		if over := len(kept) - (artifactsMax-1)*idBytes; over > 0 {
+		if over := len(kept) - (ArtifactsMax-1)*idBytes; over > 0 {
 			kept = kept[over:]
 		}
 		s.Artifacts = slices.Concat(kept, e.MessageId)

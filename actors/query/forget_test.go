@@ -3,6 +3,7 @@ package query
 import (
 	"testing"
 
+	"parley/actors/agent"
 	"parley/client/parley"
 	"parley/journal"
 )
@@ -48,5 +49,20 @@ func TestErasedNamesAreForgotten(t *testing.T) {
 	names, groups, oldest := l.names.EstimatedSize(), l.groups.EstimatedSize(), l.oldest.EstimatedSize()
 	if names != 4 || groups != 1 || oldest != 1 {
 		t.Errorf("of the other organization there are %d names, %d groups, %d first agents", names, groups, oldest)
+	}
+}
+
+// TestHeavyStates: a state that is larger than others leaves room for fewer of them.
+func TestHeavyStates(t *testing.T) {
+	kept := func(blocks int) int {
+		c := newStateCache[parley.AgentID](100, weightOf)
+		for n := range 100 {
+			c.publish(parley.AgentID{byte(n)}, versioned[*agent.State]{1, &agent.State{Blocks: make([]*agent.Block, blocks)}})
+		}
+		c.cache.CleanUp()
+		return c.cache.EstimatedSize()
+	}
+	if light, heavy := kept(0), kept(10*blocksOfOne-blocksOfOne); light != 100 || heavy > 10 {
+		t.Errorf("%d light states are kept, and %d heavy ones", light, heavy)
 	}
 }

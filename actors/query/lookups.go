@@ -15,8 +15,12 @@ import (
 	"parley/journal"
 )
 
-// lookupsMax is how many records of each kind are cached.
-const lookupsMax = 100_000
+const (
+	// lookupsMax is how many records of each kind are cached.
+	lookupsMax = 100_000
+	// blocksOfOne is how many blocks of an agent count as one more record.
+	blocksOfOne = 16
+)
 
 // lookups caches durable records of agents and organizations, and rows that name them.
 // A record that changes is dropped before the answer to the change is released, whichever
@@ -56,11 +60,14 @@ type versioned[S rules.State] struct {
 	state S
 }
 
+// weightOf returns as how many records an agent counts.
+func weightOf(a *agent.State) int { return 1 + len(a.GetBlocks())/blocksOfOne }
+
 func newLookups(j journal.Reader) *lookups {
 	f := &lookups{
 		journal: j,
-		agents:  newStateCache[parley.AgentID, *agent.State](lookupsMax),
-		orgs:    newStateCache[parley.OrgID, *org.State](lookupsMax),
+		agents:  newStateCache[parley.AgentID](lookupsMax, weightOf),
+		orgs:    newStateCache[parley.OrgID](lookupsMax, func(*org.State) int { return 1 }),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: lookupsMax}),
 		oldest:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: lookupsMax}),
 		rosters: newRosters(),
@@ -93,8 +100,10 @@ type stateCache[K ~[16]byte, S rules.State] struct {
 	changes [256]atomic.Uint64
 }
 
-func newStateCache[K ~[16]byte, S rules.State](size int) *stateCache[K, S] {
-	return &stateCache[K, S]{cache: otter.Must(&otter.Options[K, versioned[S]]{MaximumSize: size})}
+func newStateCache[K ~[16]byte, S rules.State](weight uint64, weigh func(S) int) *stateCache[K, S] {
+	return &stateCache[K, S]{cache: otter.Must(&otter.Options[K, versioned[S]]{
+		MaximumWeight: weight, Weigher: func(_ K, v versioned[S]) uint32 { return uint32(weigh(v.state)) },
+	})}
 }
 
 // publish caches a changed state.

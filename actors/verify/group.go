@@ -128,11 +128,11 @@ func (g *groupReplay) succeeds(e *group.RoleChanged) bool {
 }
 
 // filed checks a request that becomes live. Only the agent is notified of an invitation,
-// and the message that comes with it counts against no quota.
+// and the message that comes with it counts against no quota. Of a silent one nobody is.
 func (g *groupReplay) filed(r *group.Request) {
 	g.last = r.RequestID()
 	g.due[r.GetExpiresMs()] = true
-	if r.Nomination() {
+	if r.Nomination() && !r.GetSilent() {
 		by, _ := g.state.Member(r.Inviter())
 		g.find(quota, usedKey(g.Home(g.stream.Slot()), by.Org, journal.Day(time.UnixMilli(r.GetCreatedMs()))))
 	}

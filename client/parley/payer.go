@@ -20,6 +20,8 @@ const (
 	QuotaInvitations         = "invitations_per_day"
 	QuotaInvitationsPerAgent = "invitations_per_agent"
 	QuotaReports             = "reports_per_day"
+	// QuotaBlocks is no quota of organizations.
+	QuotaBlocks = "blocks"
 )
 
 type payerKey struct{}

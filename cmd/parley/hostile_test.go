@@ -197,6 +197,7 @@ type victim struct {
 	profile string
 	printed int // how often escapes were printed as text
 	runs    int
+	tried   []string // the arguments of does
 	// harmless says of members of answers whether commands went on with escapes in them,
 	// refused which routes have refused once. Victims share both.
 	harmless, refused map[string]bool
@@ -262,6 +263,7 @@ func (v *victim) again(profile, fails string, poison func(string) bool, args ...
 func (v *victim) does(args ...string) string {
 	v.t.Helper()
 	h := v.server
+	v.tried = append(v.tried, strings.Join(args, " "))
 	before := v.copied(v.profile)
 	h.mu.Lock()
 	h.replays, h.recorded = false, nil
@@ -309,6 +311,53 @@ func (v *victim) first(printed, after string) string {
 	return found[1]
 }
 
+// untried are the commands that TestHostileServer does not run, and why.
+var untried = map[string]string{
+	"a2a echo": runsOn, "webhook listen": runsOn, "serve": runsOn, "demo": "its server is its own", "bench": "measures a server of its own",
+	"agent verify-svid": "needs a workload identity; TestSVID runs it",
+	"group appoint":     "needs a group without an admin; it prints what group role does",
+	"key restore":       "needs keys that somebody else replaced; it prints what agent rotate-keys does",
+	"cluster":           "asks members of the operator's own cluster, through the same printer",
+	"backup list":       onDisk, "backup check": onDisk, "backup prune": onDisk, "restore": onDisk, "verify": onDisk, "quarantine": onDisk,
+	"receipt verify": onDisk, "config": onDisk, "version": "no text of others", "completion": "no text of others",
+}
+
+const (
+	runsOn = "runs until it is stopped; it prints as watch does"
+	onDisk = "reads files of this machine only; through the same printer"
+)
+
+// leaves returns all commands.
+func leaves(t *testing.T) []string {
+	found := names{}
+	found.addCommands(t)
+	return slices.Sorted(maps.Keys(found["command"]))
+}
+
+// report reports an agent, with escapes in the note.
+func (v *victim) report(handle string) {
+	v.t.Helper()
+	var token struct {
+		Access string `json:"access_token"`
+	}
+	text, err := os.ReadFile(filepath.Join(v.profile, "token.json"))
+	if err != nil || json.Unmarshal(text, &token) != nil {
+		v.t.Fatal(err)
+	}
+	body, _ := json.Marshal(object{"category": "spam", "agent_id": v.first(v.does("agent", "keys", handle, "--json"), `"agent_id": ?"`), "note": escapes})
+	ask, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.server.real+"/reports", bytes.NewReader(body))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	ask.Header.Set("Authorization", "Bearer "+token.Access)
+	ask.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil || answer.StatusCode != http.StatusCreated {
+		v.t.Fatal(answer, err)
+	}
+	_ = answer.Body.Close()
+}
+
 // TestHostileServer: whatever a server answers, no command passes it to the terminal, nor
 // lets it begin a line. Other organizations write no more than a server can.
 func TestHostileServer(t *testing.T) {
@@ -328,15 +377,37 @@ func TestHostileServer(t *testing.T) {
 	hostileWebhooks(acme)
 	hostileGroups(acme, globex)
 	operator := &victim{t: t, harmless: harmless, refused: refused, server: newHostileServer(t, real.admin)}
-	for _, call := range []string{"org list", "org show acme", "org quota acme agents 7", "key rotate --cards", "backup --to " + filepath.Join(t.TempDir(), "backup")} {
-		operator.does(append(strings.Fields(call), "--admin", operator.server.URL, "--data", data)...)
+	operate := func(call string) string {
+		return operator.does(append(strings.Fields(call), "--admin", operator.server.URL, "--data", data)...)
 	}
+	for _, call := range []string{
+		"org list", "org show acme", "org quota acme agents 7", "org tier acme 2", "org approve acme", "org hold acme", "org release acme",
+		"org suspend acme", "org resume acme", "key rotate --cards", "backup take --to " + filepath.Join(t.TempDir(), "backup"),
+	} {
+		operate(call)
+	}
+	globex.report("alice@acme.localhost")
+	operate("report list")
+	operate("report close " + operator.first(operate("report list"), "\n"))
 	acme.does("agent", "svid-challenge", "alice")
 	acme.does("agent", "rotate-keys", "alice")
+	former := regexp.MustCompile(`"former":\[{"kid":"([^"]+)`).FindStringSubmatch(acme.does("key", "show", "alice@acme.localhost", "--former", "--json"))
+	if former == nil {
+		t.Fatal("there is no former key")
+	}
+	acme.does("key", "retire", "alice", former[1])
 	acme.does("export", filepath.Join(t.TempDir(), "export"))
 	globex.does("agent", "revoke", "bob", "--yes")
 	acme.does("erase", "acme")
 
+	for _, leaf := range leaves(t) {
+		name := strings.TrimPrefix(leaf, "parley ")
+		tried := slices.ContainsFunc(slices.Concat(acme.tried, globex.tried, operator.tried), func(args string) bool { return strings.HasPrefix(args+" ", name+" ") })
+		apart := slices.ContainsFunc(slices.Collect(maps.Keys(untried)), func(command string) bool { return strings.HasPrefix(name+" ", command+" ") })
+		if tried == apart {
+			t.Errorf("%q: tried is %v, and so is that untried says why not", name, tried)
+		}
+	}
 	runs, printed := acme.runs+globex.runs+operator.runs, acme.printed+globex.printed+operator.printed
 	t.Logf("%d runs, %d of them printed escapes as text", runs, printed)
 	if printed < 100 {
@@ -357,6 +428,8 @@ func hostileMessages(t *testing.T, acme, globex *victim) {
 	globex.does("card", "put", "bob", card)
 	acme.does("card", "get", "bob@globex.localhost")
 	acme.does("directory", "search", "bob")
+	globex.does("card", "delete", "bob")
+	globex.does("card", "put", "bob", card)
 
 	sent := acme.does("send", "bob@globex.localhost", escapes)
 	message, conversation := acme.first(sent, "message "), acme.first(sent, "conversation ")
@@ -367,7 +440,7 @@ func hostileMessages(t *testing.T, acme, globex *victim) {
 	acme.does("conversation", "show", conversation)
 	acme.does("conversation", "transcript", conversation)
 	acme.does("trace", message)
-	acme.does("receipt", message)
+	acme.does("receipt", "get", message)
 	globex.does("ack", message)
 	acme.does("key", "show", "bob@globex.localhost", "--former")
 	acme.does("verify-keys", "bob@globex.localhost")
@@ -387,6 +460,7 @@ func hostileWebhooks(acme *victim) {
 	acme.does("webhook", "retry", hook, job)
 	acme.does("webhook", "rotate", hook)
 	acme.does("webhook", "pause", hook)
+	acme.does("webhook", "resume", hook)
 	acme.does("webhook", "delete", hook)
 }
 
@@ -401,4 +475,21 @@ func hostileGroups(acme, globex *victim) {
 	globex.does("group", "join", "team@acme.localhost")
 	acme.does("group", "members", "team")
 	acme.does("group", "send", "team", "hello all")
+
+	const bob = "bob@globex.localhost"
+	acme.does("group", "create", "club", "--policy", "open")
+	globex.does("group", "join", "club@acme.localhost")
+	acme.does("group", "role", "club", bob, "admin")
+	acme.does("group", "kick", "club", bob)
+	globex.does("group", "join", "club@acme.localhost")
+	globex.does("group", "leave", "club@acme.localhost")
+	acme.does("group", "delete", "club", "--yes")
+
+	acme.does("group", "create", "council", "--policy", "majority", "--visibility", "public")
+	asked := func() string {
+		globex.does("group", "join", "council@acme.localhost")
+		return acme.first(acme.does("group", "requests", "council"), "")
+	}
+	globex.does("group", "withdraw", "council@acme.localhost", asked())
+	acme.does("group", "vote", "council", asked(), "approve")
 }

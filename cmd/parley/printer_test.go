@@ -16,7 +16,6 @@ var rawWriters = map[string]string{
 	"main.go":            "opens the streams, and gives them to kong, which prints help",
 	"bench.go":           "hands them to parley-bench",
 	"completion.go":      "prints a script",
-	"cli/export.go":      "writes an export to standard output if the user asks for that",
 	"cli/register.go":    "asks whether standard error is a terminal",
 	"demo/demo.go":       "paints; the narrator cleans what others wrote",
 	"operator/verify.go": "overwrites its own line of progress",

@@ -217,7 +217,7 @@ func (b *Bridge) begin(c *call, in *sendParams, m *outgoing) (sent, error) {
 	if out.view, err = b.viewOf(c.Context(), out.before.State); err != nil || send.ParentConversationID == nil {
 		return out, err
 	}
-	if out.view.waiting, err = b.waiting(c, out.posted.Message.Sender(), *send.ParentConversationID); err != nil {
+	if out.view.waiting, err = b.waiting(c, out.posted.Message, *send.ParentConversationID); err != nil {
 		b.Logger.Warn("a new task cannot name those that wait for input", "request_id", c.RequestID(), "error", err)
 	}
 	return out, nil

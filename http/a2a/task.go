@@ -18,9 +18,8 @@ import (
 
 const (
 	// historyMax bounds the messages that a task shows, and how far back artifacts are looked
-	// for that were posted before their ids were kept. artifactsMax bounds the artifacts.
-	historyMax   = 100
-	artifactsMax = 64
+	// for that were posted before their ids were kept.
+	historyMax = 100
 	// artifactsOmitted and historyTruncated are the members of a task's metadata that say what
 	// was left out of it.
 	artifactsOmitted, historyTruncated = "artifacts_omitted", "history_truncated"
@@ -246,7 +245,7 @@ func (v view) artifacts(m *query.Moment) (out []Artifact, omitted int) {
 	}
 	// The ids of a conversation's messages ascend.
 	ids := slices.SortedFunc(maps.Keys(all), func(a, b parley.MessageID) int { return bytes.Compare(a[:], b[:]) })
-	for _, id := range ids[max(0, len(ids)-artifactsMax):] {
+	for _, id := range ids[max(0, len(ids)-conversation.ArtifactsMax):] {
 		out = append(out, v.artifact(all[id]))
 	}
 	return out, max(int(m.State.GetArtifactCount()), len(ids)) - len(out)

@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
+	"parley/actors/record"
 	"parley/client/parley"
 	"parley/http/rest"
 )
@@ -104,17 +105,17 @@ const (
 )
 
 // waiting returns the ids of tasks of a context that wait for input, the latest change first: those
-// of the caller with the addressed agent. A client that answers with a context alone begins a task,
+// of the caller with the addressed agent, but for the one that a message has begun. A client that answers with a context alone begins a task,
 // and learns which one it may have meant.
 //
 // They are looked for among the conversations of the sender, and then of the caller's other agents,
 // as old as the context or younger. That reads at most 1,000 states, about 10 ms.
-func (b *Bridge) waiting(c *call, sender parley.AgentID, context parley.ConversationID) ([]string, error) {
+func (b *Bridge) waiting(c *call, first *record.Message, context parley.ConversationID) ([]string, error) {
 	var found []taskPlace
-	left, since := waitingReads, context.Time().Add(-clockSpare)
+	sender, left, since := first.Sender(), waitingReads, context.Time().Add(-clockSpare)
 	look := func(from parley.AgentID) error {
 		read, err := b.Node.Messages.NewestTasks(c.Context(), from, c.to.AgentID(), since, left, func(s *conversation.State) error {
-			if !interrupted(s.GetStatus()) || !b.seen(c, s) {
+			if !interrupted(s.GetStatus()) || s.ConversationID() == first.Conversation() || !b.seen(c, s) {
 				return nil
 			}
 			root, err := b.contextOf(c.Context(), c.Caller.Org, s)

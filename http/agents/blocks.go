@@ -19,8 +19,13 @@ func (s Agents) PutBlock(c *rest.Call, in *api.PutBlock) (rest.NoContent, error)
 		return rest.NoContent{}, err
 	}
 	other, owner, err := s.other(c, in.Other)
-	if err != nil {
+	switch {
+	case errors.Is(err, journal.ErrErased):
+		return rest.NoContent{}, errUnknownOther
+	case err != nil:
 		return rest.NoContent{}, err
+	case other == in.ID:
+		return rest.NoContent{}, agent.ErrSelfBlock.With("loc", []any{"path", "other"})
 	}
 	_, err = s.Node.Agents.Change(c.Context(), in.ID, agent.SetBlock{Agent: other, Org: owner})
 	return rest.NoContent{}, err
@@ -34,7 +39,10 @@ func (s Agents) DeleteBlock(c *rest.Call, in *api.DeleteBlock) (rest.NoContent, 
 	}
 	other, owner, err := blockOf(own, in.Other)
 	if err != nil {
-		if other, owner, err = s.other(c, in.Other); err != nil {
+		switch other, owner, err = s.other(c, in.Other); {
+		case errors.Is(err, journal.ErrErased): // a block of it would have been found
+			return rest.NoContent{}, nil
+		case err != nil:
 			return rest.NoContent{}, err
 		}
 	}
@@ -76,7 +84,7 @@ func (s Agents) other(c *rest.Call, text string) (other parley.AgentID, owner pa
 	switch {
 	case errors.Is(err, parley.ErrBadHandle):
 		return other, owner, parley.ErrBadHandle.With("loc", []any{"path", "other"})
-	case errors.Is(err, parley.ErrNotFound), errors.Is(err, journal.ErrErased):
+	case errors.Is(err, parley.ErrNotFound):
 		return other, owner, errUnknownOther
 	case err != nil:
 		return other, owner, err

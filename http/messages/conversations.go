@@ -103,9 +103,10 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	if in.Reason != nil {
 		request.Reason = *in.Reason
 	}
+	var named *agent.State
 	if in.ActingAgent != "" {
-		named, err := s.Agents.Acting(c, in.ActingAgent)
-		if err != nil {
+		var err error
+		if named, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return api.Conversation{}, err
 		}
 		request.By = []parley.AgentID{named.AgentID()}
@@ -120,7 +121,7 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 			request.By = append(request.By, a.AgentID())
 		}
 	}
-	if request.Apart, request.Barred, err = s.kept(c, current, request.Reason); err != nil {
+	if request.Apart, request.Barred, err = s.kept(c, current, named, request.Reason); err != nil {
 		return api.Conversation{}, err
 	}
 	state, err := s.Node.Messages.ChangeStatus(c.Context(), request)
@@ -133,9 +134,9 @@ func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 }
 
 // kept reports whether isolation keeps the reason for a change of status from one participant of
-// a conversation of two, and whether a block of the other side does. In a group's conversation
-// only members change it.
-func (s Conversations) kept(c *rest.Call, of *conversation.State, reason string) (apart, barred bool, err error) {
+// a conversation of two, and whether a block of the other side does. named is the acting agent, nil
+// if none is named. In a group's conversation only members change it.
+func (s Conversations) kept(c *rest.Call, of *conversation.State, named *agent.State, reason string) (apart, barred bool, err error) {
 	if reason == "" || !of.GroupID().Zero() {
 		return false, false, nil
 	}
@@ -150,16 +151,21 @@ func (s Conversations) kept(c *rest.Call, of *conversation.State, reason string)
 		}
 		for _, other := range all {
 			apart = apart || agent.Apart(other.GetGroups(), a.GetGroups())
-			barred = barred || keepsOut(c, a, other) || keepsOut(c, other, a)
+			barred = barred || keepsOut(c, a, other, named) || keepsOut(c, other, a, named)
 		}
 		all = append(all, a)
 	}
 	return apart, barred, nil
 }
 
-// keepsOut reports whether an agent of somebody else blocks one of the caller's.
-func keepsOut(c *rest.Call, theirs, mine *agent.State) bool {
-	return theirs.Owner() != c.Caller.Org && mine.Owner() == c.Caller.Org && agent.Bars(theirs, mine, false)
+// keepsOut reports whether an agent blocks another one that acts: the one named, else one of the
+// caller's that faces somebody else's.
+func keepsOut(c *rest.Call, by, other, named *agent.State) bool {
+	acts := other.Owner() == c.Caller.Org && by.Owner() != c.Caller.Org
+	if named != nil {
+		acts = other.AgentID() == named.AgentID()
+	}
+	return acts && agent.Bars(by, other, false)
 }
 
 // Transcript returns a page of both sides of a conversation, in its order.

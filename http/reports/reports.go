@@ -67,6 +67,7 @@ func (s *Reports) File(c *rest.Call, in *api.CreateReport) (filed api.ReportFile
 			return filed, err
 		}
 		if open, err = s.node.Orgs.Report(c.Context(), r); err != nil {
+			s.capacity.giveBack()
 			return filed, err
 		}
 	}
@@ -125,4 +126,11 @@ func (s *capacity) take(ctx context.Context, now time.Time) error {
 	}
 	s.open++
 	return nil
+}
+
+// giveBack says that a report that was counted was refused.
+func (s *capacity) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
 }

@@ -95,8 +95,13 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 		if service == nil {
 			return serviceWait, false
 		}
-		if member, err = service.HandleOf(context.Background(), d.Member); err != nil && (!parley.IsRefusal(err) || errors.Is(err, parley.ErrOverloaded)) {
-			return serviceWait, false
+		ctx, stop := context.WithTimeout(context.Background(), handlePatience)
+		defer stop()
+		if member, err = service.HandleOf(ctx, d.Member); err != nil {
+			if !parley.IsRefusal(err) || errors.Is(err, parley.ErrOverloaded) {
+				return serviceWait, false
+			}
+			member = nil
 		}
 	}
 	return r.submit(d, egress.Post{
@@ -104,9 +109,13 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 	})
 }
 
-// serviceWait is when a delivery is tried again that came before the service, or while the
-// handle of a member cannot be read.
-const serviceWait = time.Second
+const (
+	// serviceWait is when a delivery is tried again that came before the service, or while the
+	// handle of a member cannot be read.
+	serviceWait = time.Second
+	// handlePatience is how long a delivery, and those after it, wait for such a handle.
+	handlePatience = 100 * time.Millisecond
+)
 
 // push hands a push notification to the sender. It is rendered when it is sent.
 func (r *Courier) push(d delivery.Delivery, target egress.Target, done func(webhook.Outcome)) (held time.Duration, taken bool) {

@@ -5,8 +5,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// kinds knows which kinds messages have of which their senders were told, those of the batch
-// included.
+// kinds says which kinds of receipts the senders of messages have been told of, by earlier batches
+// and by this one.
 type kinds struct {
 	rows Rows
 	// told are the kinds that this batch tells senders of, by the key of the receipts: rows does

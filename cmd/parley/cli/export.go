@@ -24,7 +24,7 @@ const partialExport = ".partial"
 // of its records are those of the server.
 func (c *ExportCmd) Run(ctx context.Context, std *program.Streams, from *client.Session) error {
 	if c.File == "-" {
-		_, err := export(ctx, from, std.RawOut)
+		_, err := export(ctx, from, std.Exact())
 		return err
 	}
 	if _, err := os.Lstat(c.File); err == nil {

@@ -93,8 +93,8 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	return err
 }
 
-// brokenBinding returns a sentence if the keys come with a binding that clients would refuse
-// at first contact. Keys without one are for the key log to judge.
+// brokenBinding returns a sentence if the keys come with a binding that is not good. Keys without
+// one are for the key log to judge.
 func brokenBinding(ctx context.Context, from *client.Session, anonymous bool, keys *api.AgentKeys) ([]string, error) {
 	if keys.KeyBinding == nil {
 		return nil, nil

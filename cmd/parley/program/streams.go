@@ -152,6 +152,15 @@ func (s *Streams) Table(rows [][]string) error {
 	return w.Flush()
 }
 
+// Exact returns the standard output for data that a file or another program gets as it is. A
+// terminal gets it with what it could obey as escapes.
+func (s *Streams) Exact() io.Writer {
+	if IsTerminal(s.RawOut) {
+		return visibleWriter{s.RawOut}
+	}
+	return s.RawOut
+}
+
 // IsTerminal reports whether a stream is a character device other than /dev/null.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)

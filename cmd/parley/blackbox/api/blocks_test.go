@@ -1,6 +1,7 @@
 package api
 
 import (
+	"reflect"
 	"testing"
 
 	"parley/cmd/parley/blackbox/kit"
@@ -14,6 +15,8 @@ func TestBlocks(t *testing.T) {
 		o, p := s.Org(t), s.Org(t)
 		b, a, other := o.Agent("blocker"), p.Agent("blocked"), p.Agent("other")
 		before := a.Send(b)
+		key := []string{"Idempotency-Key", "key-" + kit.RandomHex(6)}
+		kept := a.TrySend(b, nil, key...).Want(201).Str("id")
 		b.Patch(b.Path(""), obj{"incoming_policy": "groups_only"}).Want(200)
 		closed := a.TrySend(b, nil).Refused(403, "incoming_policy")
 		b.Patch(b.Path(""), obj{"incoming_policy": "accept_all"}).Want(200)
@@ -21,9 +24,17 @@ func TestBlocks(t *testing.T) {
 		for range 2 {
 			b.Put(path+a.Handle, nil).Want(204)
 		}
-		if got := a.TrySend(b, nil).Refused(403, "incoming_policy"); got.Str("detail") != closed.Str("detail") {
+		got := a.TrySend(b, nil).Refused(403, "incoming_policy")
+		delete(got.Body, "request_id")
+		delete(closed.Body, "request_id")
+		if !reflect.DeepEqual(got.Body, closed.Body) {
 			t.Errorf("the blocked agent heard %v, others hear %v", got.Body, closed.Body)
 		}
+		if repeated := a.TrySend(b, nil, key...).Str("id"); repeated != kept {
+			t.Errorf("a repeated request answers %q, want %q", repeated, kept)
+		}
+		g := grouptest.NewWithPolicy(other, "open", a, b)
+		g.Broadcast(a)
 		a.Post("/messages/sync", kit.Message(b), "X-Svc-Agent", a.ID).Refused(403, "incoming_policy")
 		a.TryReply(before, nil).Refused(403, "incoming_policy")
 		status := "/conversations/" + kit.Text(before, "conversation_id") + "/status"
