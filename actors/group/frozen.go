@@ -1,6 +1,10 @@
 package group
 
-import "parley/client/parley"
+import (
+	"slices"
+
+	"parley/client/parley"
+)
 
 // A group is frozen if its last admin was revoked or erased while no agent of its owner was
 // another member. Members of other organizations never succeed it: its owner names the next
@@ -69,7 +73,7 @@ func appoint(d *decision, c Appoint) error {
 	switch {
 	case c.By.Org != d.s.Org:
 		return ErrNotOwners
-	case governed:
+	case governed, willBeGoverned(d.s, c.Agent):
 		return ErrGoverned
 	case !c.Known:
 		return ErrUnknownAgent
@@ -83,6 +87,11 @@ func appoint(d *decision, c Appoint) error {
 		d.say(&RoleChanged{Seat: m.Seat, Role: Admin, AtMs: d.at()})
 	}
 	return nil
+}
+
+// willBeGoverned reports whether another agent is being seated as an admin.
+func willBeGoverned(s *State, by parley.AgentID) bool {
+	return slices.ContainsFunc(s.offers, func(o *Offer) bool { return o.GetRole() == Admin && o.agent() != by })
 }
 
 // appointNew offers an admin's seat to an agent of the owner that is no member.

@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +60,8 @@ func (o *oracle) appoint(c group.Appoint, now time.Time) actorstest.Verdict {
 		return refused("not the owner", "403 not_owner")
 	case len(o.adminsOf(o.settings.org)) > 0:
 		return refused("an admin of the owner", "409 invalid_transition")
+	case slices.ContainsFunc(o.waiting(), func(k *kept) bool { return k.admin && k.who != c.Agent }):
+		return refused("another to be seated", "409 invalid_transition")
 	case !c.Known:
 		return refused("nobody", "404 not_found")
 	case chair == nil && !o.owners(c.Agent):
@@ -144,6 +147,7 @@ const frozenCases = `
 	Appoint: a member
 	Appoint: an admin already
 	Appoint: an admin of the owner
+	Appoint: another to be seated
 	Appoint: confined
 	Appoint: full
 	Appoint: no group
