@@ -65,7 +65,7 @@ func TestProvenance(t *testing.T) {
 		judge := func(m *kit.Answer, g *kit.Agent, oversight bool, via string) {
 			t.Helper()
 			p, _ := m.At("metadata.provenance").(obj)
-			kit.Exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via")
+			kit.Exactly(t, "provenance", p, "server received_at org_id org_slug trust_tier human_oversight via turn")
 			kit.Shaped(t, "provenance", p, kit.OriginShape)
 			m.Is("metadata.provenance.org_id", g.Org.ID, "metadata.provenance.org_slug", g.Slug,
 				"metadata.provenance.trust_tier", 1, "metadata.provenance.human_oversight", oversight, "metadata.provenance.via", via)
