@@ -22,9 +22,13 @@ func TestSizeBoundHolds(t *testing.T) {
 	other := parley.IDFromBytes[parley.OrgID](long.Bytes())
 	id := parley.Copy(parley.IDFromBytes[parley.MessageID](long.Bytes()), math.MaxUint32>>16)
 	stored := func(from, to parley.OrgID, group []byte) *record.Message {
+		turn := uint32(math.MaxUint32)
+		if group != nil {
+			turn = 0
+		}
 		return &record.Message{
 			Id: id.Bytes(), ConversationId: long.Bytes(), From: long.Bytes(), To: long.Bytes(), FromOrg: from.Bytes(), ToOrg: to.Bytes(),
-			Type: "svc.v1.dm", Content: storedWith([]byte(`{"c":"` + strings.Repeat("c", 1000) + `"}`)), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32,
+			Type: "svc.v1.dm", Content: storedWith([]byte(`{"c":"` + strings.Repeat("c", 1000) + `"}`)), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32, Turn: turn,
 		}
 	}
 	read := journal.Receipts{TransferredAt: 1, ReadAt: 2}
@@ -34,8 +38,8 @@ func TestSizeBoundHolds(t *testing.T) {
 	}{
 		"sent":      {stored(h.owner, other, nil), 40},
 		"received":  {stored(other, h.owner, nil), 40},
-		"broadcast": {stored(h.owner, other, long.Bytes()), 500},
-		"copy":      {stored(other, h.owner, long.Bytes()), 500},
+		"broadcast": {stored(h.owner, other, long.Bytes()), 520},
+		"copy":      {stored(other, h.owner, long.Bytes()), 520},
 	} {
 		v := view.Viewer{Org: h.owner}
 		takes := len(view.AppendMessage(nil, h.service.agents.ToView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
