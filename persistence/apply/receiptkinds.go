@@ -5,12 +5,11 @@ import (
 	"parley/persistence/layout"
 )
 
-// kinds says which kinds of receipts the senders of messages have been told of, by earlier batches
+// kinds knows of which kinds of receipts the senders of messages were notified, by earlier batches
 // and by this one.
 type kinds struct {
 	rows Rows
-	// told are the kinds that this batch tells senders of, by the key of the receipts: rows does
-	// not show them yet.
+	// told are the kinds of this batch, by the key of the receipts: rows does not show them yet.
 	told map[string]journal.ReceiptKinds
 }
 
