@@ -70,7 +70,7 @@ var groupRefusals = []error{
 	group.ErrDeleted, group.ErrUnknownMember, group.ErrAgentRevoked, group.ErrNotMember, group.ErrNotAdmin, group.ErrInvitationRequired,
 	group.ErrNotInElectorate, group.ErrElectorateEmpty, group.ErrAlreadyMember, group.ErrAlreadyInvited, group.ErrRequestClosed,
 	group.ErrIsolationConflict, group.ErrLastAdmin, group.ErrNoRecipients, group.ErrIdempotencyMismatch, group.ErrUnknownRequest,
-	agent.ErrRevoked, agent.ErrUnknown, org.ErrGroupNameTaken, parley.ErrQuotaExceeded, parley.ErrIsolatedAgent,
+	group.ErrFrozen, agent.ErrRevoked, agent.ErrUnknown, org.ErrGroupNameTaken, parley.ErrQuotaExceeded, parley.ErrIsolatedAgent,
 	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
 }
 
