@@ -103,11 +103,11 @@ func (orgs *Orgs) CloseReport(ctx context.Context, id parley.ReportID) (*record.
 			return nil, err
 		}
 		at := slices.IndexFunc(all, func(r *record.Report) bool { return r.ReportID() == id })
-		if at < 0 || closed {
-			if at >= 0 {
-				return all[at], nil
-			}
+		switch {
+		case at < 0:
 			continue
+		case closed:
+			return all[at], nil
 		}
 		c := closeReport{id, parley.IDFromBytes[parley.AnyID](all[at].GetSubject())}
 		r, err := host.Ask[*record.Report](ctx, orgs.engine, rules.OrgStream(all[at].ByOrg()), 0, c)

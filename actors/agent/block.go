@@ -30,7 +30,7 @@ func (EndBlock) command() {}
 func (*Blocked) event()   {}
 func (*Unblocked) event() {}
 
-// ErrSelfBlock refuses a block by which an agent would not hear itself.
+// ErrSelfBlock refuses a block of the agent by itself.
 var ErrSelfBlock = parley.Refuse(parley.Unprocessable, "validation_error", "An agent cannot block itself.")
 
 // AgentID returns the blocked agent, zero for a whole organization.

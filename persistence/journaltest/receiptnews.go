@@ -52,7 +52,7 @@ func testReceiptNews(r *rig) {
 		}
 		say(receipt(read, journal.Receipts{TransferredAt: 9, ReadAt: 9}), receipt(delivered|read, journal.Receipts{ReadAt: 8}))
 		news(line(true, []byte{byte(delivered)}), line(true, []byte{byte(read)}))
-		// A receipt of which its sender was not to be told is no news when it is repeated.
+		// A receipt without news for the sender brings none when it is repeated.
 		quiet := r.message(near)
 		a.mustAppend(&journal.Entry{
 			Records: []journal.Record{{ID: quiet, Data: []byte("body")}},
