@@ -111,7 +111,7 @@ func (q *Orgs) Reports(ctx context.Context, closed bool) (all []*record.Report, 
 // if there is none.
 func (q *Orgs) OpenReport(ctx context.Context, by parley.OrgID, subject parley.AnyID) (r *record.Report, err error) {
 	err = q.row(ctx, func(v journal.View) error {
-		value, found, err := v.Row(by.Slot(), journal.ReportTable, slices.Concat(by[:], subject[:]))
+		value, found, err := v.Row(by.Slot(), journal.ReportTable, (&record.Report{By: by[:], Subject: subject[:]}).Key())
 		if err != nil || !found {
 			return err
 		}

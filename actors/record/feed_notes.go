@@ -96,8 +96,8 @@ func ReceiptNews(note []byte) (delivered, read bool) {
 	if len(note) == 0 {
 		return false, false
 	}
-	marks := journal.ReceiptKinds(note[0])
-	return marks&journal.DeliveredReceipt != 0, marks&journal.ReadReceipt != 0
+	kinds := journal.ReceiptKinds(note[0])
+	return kinds&journal.DeliveredReceipt != 0, kinds&journal.ReadReceipt != 0
 }
 
 // DisablingNote encodes the note of a WebhookEntry.

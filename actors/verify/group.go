@@ -128,7 +128,7 @@ func (g *groupReplay) succeeds(e *group.RoleChanged) bool {
 }
 
 // filed checks a request that becomes live. Only the agent is notified of an invitation,
-// and the message that comes with it counts against no quota. Of a silent one nobody is.
+// and the message that comes with it counts against no quota. Nobody is notified of a silent one.
 func (g *groupReplay) filed(r *group.Request) {
 	g.last = r.RequestID()
 	g.due[r.GetExpiresMs()] = true
