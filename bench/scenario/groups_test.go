@@ -73,9 +73,10 @@ func TestSoundGroupsPass(t *testing.T) {
 		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
 			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
 		}
-		// Two speakers and four members: everyone hears what the others say.
+		// Two speakers and four members: everyone receives what the others send. The two
+		// rates are over windows that differ by a few milliseconds; six copies of each would show.
 		f := run.Figures
-		if most := 5.01 * run.PerSecond; f[FigureRecipients] != 5 || f[FigureDeliveries] <= 0 || f[FigureDeliveries] > most || f[FigureCastOfDirect] <= 0 {
+		if most := 5.5 * run.PerSecond; f[FigureRecipients] != 5 || f[FigureDeliveries] <= 0 || f[FigureDeliveries] > most || f[FigureCastOfDirect] <= 0 {
 			t.Errorf("%.0f broadcasts a second, figures %v", run.PerSecond, run.Figures)
 		}
 		for _, part := range []string{PartCastAlone, PartDirectAlone, PartLastAlone, PartDirectAmid, PartLastAmid, PartAfterAmid} {

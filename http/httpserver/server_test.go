@@ -142,7 +142,7 @@ func TestPanicKeepsTheConnection(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := newToy(t, func(o *Options) { o.ReadTimeout = 200 * time.Millisecond })
+	s := newToy(t, func(o *Options) { o.ReadTimeout = time.Second })
 	for name, c := range map[string]struct{ request, status, code string }{
 		"large body":         {"POST /token HTTP/1.1\r\nHost: toy\r\nContent-Length: 1048577\r\nX-Request-ID: r\r\n\r\nx", "413", `"code":"payload_too_large","request_id":"r"`},
 		"huge body":          {"POST /token HTTP/1.1\r\nHost: toy\r\nContent-Length: 1073741824\r\nX-Request-ID: r\r\n\r\n0\r\n\r\n", "413", `"code":"payload_too_large","request_id":"r"`},

@@ -234,7 +234,7 @@ func (s *toy) say(t *testing.T, text string) string {
 	}
 	defer conn.Close()
 	go func() { _, _ = io.WriteString(conn, text) }()
-	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	all, _ := io.ReadAll(conn)
 	return string(all)
 }

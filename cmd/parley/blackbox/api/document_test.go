@@ -17,16 +17,16 @@ func TestPublicDocuments(t *testing.T) {
 		g.Put(g.Path("/card"), kit.BridgedCard()).Want(200)
 		kit.ASecondPasses()
 		for path, cache := range map[string]string{
-			"/.well-known/jwks.json":                  "max-age=3600",
-			"/compliance/info":                        "max-age=3600",
-			"/llms.txt":                               "max-age=3600",
+			"/.well-known/jwks.json": "max-age=3600",
+			"/compliance/info":       "max-age=3600",
+			"/llms.txt":              "max-age=3600",
 			"/.well-known/oauth-authorization-server": "max-age=3600",
-			"/ext/svc/v1":                             "max-age=3600",
-			"/agents/" + g.ID + "/keys":               "no-cache",
-			"/agents/keys?ids=" + g.ID:                "no-cache",
-			"/agents/" + g.ID + "/did.json":           "max-age=300",
-			kit.WebFinger(g):                          "max-age=300",
-			kit.BridgeCard(g):                         "max-age=300",
+			"/ext/svc/v1":                   "max-age=3600",
+			"/agents/" + g.ID + "/keys":     "no-cache",
+			"/agents/keys?ids=" + g.ID:      "no-cache",
+			"/agents/" + g.ID + "/did.json": "max-age=300",
+			kit.WebFinger(g):                "max-age=300",
+			kit.BridgeCard(g):               "max-age=300",
 		} {
 			ask := func(headers ...string) *kit.Answer {
 				return s.Call(t, "", "GET", path, nil, headers...).As("%s %v", path, headers)

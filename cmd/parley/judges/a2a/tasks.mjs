@@ -89,7 +89,10 @@ assert.equal((await send('once', same)).id, (await send('once', same)).id)
 assert.equal((await get(continued.id, { historyLength: 1 })).history.length, 1)
 assert.deepEqual((await get(continued.id, { historyLength: 0 })).history ?? [], [])
 assert.equal((await get(continued.id)).history.length, 2)
-const following = collect(client.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: slow.id })))
+// The stream has begun before the task ends: one of an ended task is refused.
+const stream = client.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: slow.id }))
+assert.equal(StreamResponse.toJSON((await stream.next()).value).task.id, slow.id)
+const following = collect(stream)
 const canceled = Task.toJSON(await client.cancelTask(CancelTaskRequest.fromJSON({ id: slow.id })))
 assert.equal(canceled.status.state, 'TASK_STATE_CANCELED')
 const { events: seen, lost: fault } = await following
