@@ -100,17 +100,7 @@ func (as *Agents) handleQueued(t *agentTurn, m *record.SagaMessage) error {
 	case record.SagaMessage_settled:
 		t.DeleteRow(journal.ConcernTable, concern)
 	}
-	as.publishAfter(t)
 	return nil
-}
-
-// publishAfter publishes the agent's state when the turn is durable.
-func (as *Agents) publishAfter(t *agentTurn) {
-	if len(t.Entry.Events) == 0 {
-		return
-	}
-	seq, now := t.Seq(), proto.CloneOf(t.State)
-	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
 // leaveGroups notifies the groups that an agent is in, and those with a request about it,
@@ -173,7 +163,6 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 		t.DeleteRow(journal.CardTable, id.Bytes())
 	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.SetBlock, agent.EndBlock, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
 	}
-	as.publishAfter(t)
 	if _, revoked := c.(agent.Revoke); revoked {
 		return as.leftGroups(now, groups), nil
 	}

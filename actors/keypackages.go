@@ -121,7 +121,6 @@ func (as *Agents) storeKeyPackages(t *agentTurn, r storeKeyPackages) (any, error
 		t.Store(t.State.Owner(), journal.RoundStored(len(r.LastResort.Data)))
 		t.PutRow(journal.KeyPackageTable, r.LastResort.key(self, true).Bytes(), r.LastResort.Data)
 	}
-	as.publishAfter(t)
 	return StoredKeyPackages{Stored: len(fresh), Available: int(t.State.GetKeyPackages())}, nil
 }
 
@@ -193,7 +192,6 @@ func (as *Agents) claimKeyPackage(t *agentTurn, r claimKeyPackage) (any, error) 
 	if err := deleteKeyPackages(t, gone); err != nil {
 		return nil, err
 	}
-	as.publishAfter(t)
 	if refusal != nil {
 		return nil, refusal
 	}

@@ -171,7 +171,7 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 		Stream: journal.OrgStream, Rules: rules.Org, StateEvery: 1,
 		Blank: func() *org.State { return &org.State{} },
 		Handle: func(t *orgTurn, request any) (any, error) {
-			defer orgs.publishAfter(t)
+			defer orgs.resumeAfter(t)
 			switch r := request.(type) {
 			case host.GetState:
 				return proto.CloneOf(t.State), nil
@@ -205,7 +205,7 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 			panic("org: unknown request")
 		},
 		HandleQueued: func(t *orgTurn, m *record.SagaMessage) error {
-			defer orgs.publishAfter(t)
+			defer orgs.resumeAfter(t)
 			if m.GetKind() == record.SagaMessage_retired {
 				return host.IgnoreRefusal(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](m.GetAgent())}))
 			}
@@ -214,18 +214,12 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	}
 }
 
-// publishAfter publishes the organization's state when the turn is durable.
-func (orgs *Orgs) publishAfter(t *orgTurn) {
-	if len(t.Entry.Events) == 0 {
-		return
+// resumeAfter has the organization's webhooks go on when the turn is durable, if it ends a
+// suspension.
+func (orgs *Orgs) resumeAfter(t *orgTurn) {
+	if id := t.State.OrgID(); len(t.Entry.Events) > 0 && !t.State.Suspended() {
+		t.OnDurable(func() { orgs.webhooks.Resume(id) })
 	}
-	seq, stored := t.Seq(), proto.CloneOf(t.State)
-	t.OnDurable(func() {
-		orgs.Publish(seq, stored)
-		if !stored.Suspended() {
-			orgs.webhooks.Resume(stored.OrgID())
-		}
-	})
 }
 
 // createAgent checks the name and the quota and begins the agent's stream in the agent's
@@ -260,7 +254,6 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	t.AddEffects(r.Kids...)
 	t.AddEffects(leaves...)
 	t.AddEffects(pollTokenRow(c.ID, c.PollTokenHash))
-	t.OnDurable(func() { orgs.agents.PublishStored(uint64(len(create.Events)), create.State) })
 	return made, nil
 }
 

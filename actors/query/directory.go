@@ -66,7 +66,7 @@ func (s *slugs) listed(id parley.GroupID) (ListedGroup, error) {
 // of returns a slug, which is empty if the organization does not exist.
 func (s *slugs) of(id parley.OrgID) (string, error) {
 	if f, ok := s.lookups.orgs.cache.GetIfPresent(id); ok {
-		return f.state.GetSlug(), nil
+		return f.GetSlug(), nil
 	}
 	if slug, ok := s.missed[id]; ok {
 		return slug, nil

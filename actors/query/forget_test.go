@@ -57,7 +57,7 @@ func TestHeavyStates(t *testing.T) {
 	kept := func(blocks int) int {
 		c := newStateCache[parley.AgentID](100, weightOf)
 		for n := range 100 {
-			c.publish(parley.AgentID{byte(n)}, versioned[*agent.State]{1, &agent.State{Blocks: make([]*agent.Block, blocks)}})
+			c.put(parley.AgentID{byte(n)}, &agent.State{Blocks: make([]*agent.Block, blocks)}, 0)
 		}
 		c.cache.CleanUp()
 		return c.cache.EstimatedSize()

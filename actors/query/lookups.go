@@ -24,8 +24,8 @@ const (
 
 // lookups caches durable records of agents and organizations, and rows that name them.
 // A record that changes is dropped before the answer to the change is released, whichever
-// node answers, so no later request reads the old one. The actor that changed it publishes
-// the new one on its own node.
+// node answers, so no later request reads the old one. Nothing puts a record here but a read of
+// what is stored: the answers to an actor's entries may be released in another order than theirs.
 type lookups struct {
 	journal journal.Reader
 	agents  *stateCache[parley.AgentID, *agent.State]
@@ -53,13 +53,6 @@ type nameOf struct {
 	text  string
 }
 
-// versioned is a state and the number of events applied to it. It is shared and must
-// not be changed.
-type versioned[S rules.State] struct {
-	seq   uint64
-	state S
-}
-
 // weightOf returns as how many records an agent counts.
 func weightOf(a *agent.State) int { return 1 + len(a.GetBlocks())/blocksOfOne }
 
@@ -77,8 +70,7 @@ func newLookups(j journal.Reader) *lookups {
 	return f
 }
 
-// changed drops a record that was changed, perhaps by another node. An actor of this node
-// publishes the new record afterwards.
+// changed drops a record that was changed, perhaps by another node.
 func (f *lookups) changed(c journal.Change) {
 	switch {
 	case c.Table != 0: // a card, which is not cached
@@ -93,26 +85,19 @@ func (f *lookups) changed(c journal.Change) {
 // stateCache caches the states of one kind of aggregate. It may drop any of them at any
 // time.
 type stateCache[K ~[16]byte, S rules.State] struct {
-	cache *otter.Cache[K, versioned[S]]
-	// changes counts publications by the last byte of their key. A state read from rows
-	// is cached only if nothing was published since before the read: a published state
-	// is newer, and may have been dropped again.
+	cache *otter.Cache[K, S]
+	// changes counts changes by the last byte of their key. A state that was read is cached only
+	// if nothing changed since before the read.
 	changes [256]atomic.Uint64
 }
 
 func newStateCache[K ~[16]byte, S rules.State](weight uint64, weigh func(S) int) *stateCache[K, S] {
-	return &stateCache[K, S]{cache: otter.Must(&otter.Options[K, versioned[S]]{
-		MaximumWeight: weight, Weigher: func(_ K, v versioned[S]) uint32 { return uint32(weigh(v.state)) },
+	return &stateCache[K, S]{cache: otter.Must(&otter.Options[K, S]{
+		MaximumWeight: weight, Weigher: func(_ K, s S) uint32 { return uint32(weigh(s)) },
 	})}
 }
 
-// publish caches a changed state.
-func (h *stateCache[K, S]) publish(key K, f versioned[S]) {
-	h.changes[key[15]].Add(1)
-	h.put(key, f, func() bool { return true })
-}
-
-// forget drops a state that was erased. One that is being read is not cached.
+// forget drops a state. One that is being read is not cached.
 func (h *stateCache[K, S]) forget(key K) {
 	h.changes[key[15]].Add(1)
 	h.cache.Invalidate(key)
@@ -126,24 +111,24 @@ func (h *stateCache[K, S]) forgetAll() {
 	h.cache.InvalidateAll()
 }
 
-// put caches a state unless a newer one is cached or still returns false.
-func (h *stateCache[K, S]) put(key K, f versioned[S], still func() bool) {
-	h.cache.Compute(key, func(have versioned[S], found bool) (versioned[S], otter.ComputeOp) {
-		if (found && have.seq >= f.seq) || !still() {
+// put caches a state unless its kind has changed beyond a number of changes.
+func (h *stateCache[K, S]) put(key K, state S, changes uint64) {
+	h.cache.Compute(key, func(have S, _ bool) (S, otter.ComputeOp) {
+		if h.changes[key[15]].Load() != changes {
 			return have, otter.CancelOp
 		}
-		return f, otter.WriteOp
+		return state, otter.WriteOp
 	})
 }
 
 func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Reader, h *stateCache[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
-	if f, ok := h.cache.GetIfPresent(key); ok {
-		return f.state, nil
+	if known, ok := h.cache.GetIfPresent(key); ok {
+		return known, nil
 	}
 	changes := h.changes[key[15]].Load()
 	v := j.Latest()
 	defer v.Close()
-	seq, stored, err := v.State(s)
+	_, stored, err := v.State(s)
 	if err != nil {
 		return state, err
 	}
@@ -157,7 +142,7 @@ func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Reader, h *
 	if err := encoding.Unmarshal(stored, state); err != nil {
 		return state, err
 	}
-	h.put(key, versioned[S]{seq, state}, func() bool { return h.changes[key[15]].Load() == changes })
+	h.put(key, state, changes)
 	return state, nil
 }
 

@@ -9,8 +9,6 @@ package query
 import (
 	"context"
 
-	"parley/actors/agent"
-	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/query/cache"
 	"parley/actors/record"
@@ -165,30 +163,9 @@ func (q *Queries) ForgetAgent(id parley.AgentID) {
 // ForgetOrg drops what is cached of an organization. Only tests need it.
 func (q *Queries) ForgetOrg(id parley.OrgID) { q.reader.lookups.orgs.cache.Invalidate(id) }
 
-// Publish caches the durable state of an agent after seq events, unless a newer one is
-// cached.
-func (q *Agents) Publish(seq uint64, s *agent.State) {
-	q.lookups.agents.publish(s.AgentID(), versioned[*agent.State]{seq, s})
-}
-
-// PublishStored is Publish for an encoded state.
-func (q *Agents) PublishStored(seq uint64, stored []byte) {
-	s := &agent.State{}
-	if encoding.Unmarshal(stored, s) == nil {
-		q.Publish(seq, s)
-	}
-}
-
-// Publish caches the durable state of an organization after seq events, unless a newer
-// one is cached.
-func (q *Orgs) Publish(seq uint64, s *org.State) {
-	q.lookups.orgs.publish(s.OrgID(), versioned[*org.State]{seq, s})
-}
-
 // Cached returns the state of an organization if it is in the cache. It reads no row.
 func (q *Orgs) Cached(id parley.OrgID) (*org.State, bool) {
-	s, found := q.lookups.orgs.cache.GetIfPresent(id)
-	return s.state, found
+	return q.lookups.orgs.cache.GetIfPresent(id)
 }
 
 // view runs a read of any rows and returns when everything that it read is durable.
