@@ -284,9 +284,10 @@ var lattice = map[string]place{
 	"parley/cmd/parley/machine":                  {why: "what the process may use depends on nothing that it does"},
 	"parley/cmd/parley/server":                   {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/rest", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 
-	"parley/cmd/parley/cli/a2a":       {may: commands, why: "the commands of one subject know no others"},
-	"parley/cmd/parley/cli/directory": {may: commands, why: "the commands of one subject know no others"},
-	"parley/cmd/parley/cli/webhook":   {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/a2a":        {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/directory":  {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/credential": {may: commands, why: "the commands of one subject know no others"},
+	"parley/cmd/parley/cli/webhook":    {may: commands, why: "the commands of one subject know no others"},
 }
 
 const (

@@ -29,6 +29,7 @@ var beyondSpec = map[string]string{
 	"GET /.well-known/oauth-authorization-server": "RFC 8414",
 	"PUT /agents/{}/blocks/{}":                    "blocks an agent or an organization",
 	"DELETE /agents/{}/blocks/{}":                 "ends a block",
+	"GET /org/credentials":                        "lists the credentials, with scopes",
 	"POST /reports":                               "reports a message, an agent or a group",
 	"GET /agents/{}/blocks":                       "lists what an agent blocks",
 	"PUT /agents/{}/key-binding":                  "stores the agent's signature over its keys",

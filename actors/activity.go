@@ -10,41 +10,40 @@ import (
 	"parley/journal"
 )
 
-// activity remembers which agents have sent in the present hour and have a durable row
-// that says so, so that a send writes the row only if it is the sender's first of an
-// hour. An agent that it does not remember writes the same row again.
-type activity struct {
+// activity remembers which agents have sent in the present hour, or which credentials have got
+// tokens, and have a row that says so: only the first time in an hour writes it. One that is not
+// remembered writes the same row again.
+type activity[ID comparable] struct {
 	mu     sync.Mutex
 	hour   uint32
-	agents map[parley.AgentID]struct{}
+	active map[ID]struct{}
 }
 
-// activeMax is how many agents are remembered. Beyond it, one is forgotten for each that
-// is added.
+// activeMax is how many are remembered. Beyond it, one is forgotten for each that is added.
 const activeMax = 1 << 18
 
-// has reports whether an agent's row of an hour is known to be durable.
-func (a *activity) has(id parley.AgentID, hour uint32) bool {
+// has reports whether the row of an hour is known to be durable.
+func (a *activity[ID]) has(id ID, hour uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, has := a.agents[id]
+	_, has := a.active[id]
 	return has && a.hour == hour
 }
 
-// add remembers that an agent's row of an hour is durable.
-func (a *activity) add(id parley.AgentID, hour uint32) {
+// add remembers that the row of an hour is durable.
+func (a *activity[ID]) add(id ID, hour uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.agents == nil || a.hour != hour {
-		a.hour, a.agents = hour, map[parley.AgentID]struct{}{}
+	if a.active == nil || a.hour != hour {
+		a.hour, a.active = hour, map[ID]struct{}{}
 	}
-	if len(a.agents) >= activeMax {
-		for one := range a.agents {
-			delete(a.agents, one)
+	if len(a.active) >= activeMax {
+		for one := range a.active {
+			delete(a.active, one)
 			break
 		}
 	}
-	a.agents[id] = struct{}{}
+	a.active[id] = struct{}{}
 }
 
 // recordActivity adds the row with the hour of the sender's last message to the entry of
@@ -60,4 +59,25 @@ func recordActivity[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], 
 		Slot: from.Slot(), Table: journal.ActivityTable, Key: from.Bytes(), Value: record.HourRow(hour), Owners: journal.OwnedBy(org),
 	}})
 	t.OnDurable(func() { m.activity.add(from, hour) })
+}
+
+// NoteToken writes the row with the hour in which a credential last got a token, unless the row is
+// known to have this hour. It does not wait. Under overload the row is not written.
+func (orgs *Orgs) NoteToken(id parley.OrgID, client parley.ClientID) {
+	now := orgs.clock()
+	m, row := orgs.memory.Load(), journal.Row{
+		Slot: id.Slot(), Table: journal.TokenTable, Key: record.TokenKey(id, client), Value: record.HourRow(record.Hour(now)), Owners: journal.OwnedBy(id),
+	}
+	if m.tokens.has(client, record.Hour(now)) {
+		return
+	}
+	release, err := orgs.journal.Admit(row.Slot, len(row.Key)+len(row.Value))
+	if err != nil {
+		return
+	}
+	orgs.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: now, Release: func(err error) {
+		if release(); err == nil {
+			m.tokens.add(client, record.Hour(now))
+		}
+	}})
 }

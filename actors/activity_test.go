@@ -131,7 +131,7 @@ func TestHourOfActivityUnderWay(t *testing.T) {
 }
 
 func TestActivityIsBounded(t *testing.T) {
-	a := &activity{}
+	a := &activity[parley.AgentID]{}
 	name := func(i int) (id parley.AgentID) {
 		id[0], id[1], id[2] = byte(i>>16), byte(i>>8), byte(i)
 		return id
@@ -142,12 +142,12 @@ func TestActivityIsBounded(t *testing.T) {
 			t.Fatalf("agent %d is not remembered for its hour alone", i)
 		}
 	}
-	if len(a.agents) != activeMax {
-		t.Errorf("%d agents are remembered, want %d", len(a.agents), activeMax)
+	if len(a.active) != activeMax {
+		t.Errorf("%d agents are remembered, want %d", len(a.active), activeMax)
 	}
 	a.add(name(1), 8)
-	if len(a.agents) != 1 || a.has(name(2), 7) || !a.has(name(1), 8) {
-		t.Errorf("%d agents are remembered in the next hour", len(a.agents))
+	if len(a.active) != 1 || a.has(name(2), 7) || !a.has(name(1), 8) {
+		t.Errorf("%d agents are remembered in the next hour", len(a.active))
 	}
 }
 

@@ -46,7 +46,9 @@ func TestContactLookupIsBounded(t *testing.T) {
 			}
 			awaitKeyLog(t, r.node, append(ids, strangers...)...)
 			var with map[parley.AgentID]time.Time
-			read := o.reads(func() { with = must(r.node.Groups.Correspondents(context.Background(), talk, c.id, other))(t) })
+			read := o.reads(func() {
+				with = must(r.node.Groups.Correspondents(context.Background(), talk, c.id, parley.Principal{Org: other}))(t)
+			})
 			if read > row.most || name == "control" && read < said {
 				t.Errorf("%d rows were read", read)
 			}
@@ -78,7 +80,7 @@ func TestSeatHolder(t *testing.T) {
 	holds := func(want parley.AgentID, most int) {
 		t.Helper()
 		read := o.reads(func() {
-			if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, other))(t); got != want {
+			if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, parley.Principal{Org: other}))(t); got != want {
 				t.Errorf("the holder is %v, want %v", got, want)
 			}
 		})
@@ -87,7 +89,7 @@ func TestSeatHolder(t *testing.T) {
 		}
 	}
 	holds(last, 2)
-	if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, parley.OrgID{1}))(t); !got.Zero() {
+	if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, parley.Principal{Org: parley.OrgID{1}}))(t); !got.Zero() {
 		t.Errorf("holder of an organization without a seat: %v", got)
 	}
 }

@@ -95,7 +95,7 @@ func (x *imageCheck) checkOrg(id parley.OrgID, known *knownOrg) {
 	for client, revoked := range known.clients {
 		c := o.Credential(client)
 		owner, err := x.node.node.Orgs.ByClient(ctx, client)
-		if c == nil || (revoked && c.Live()) || owner != id {
+		if c == nil || (revoked && c.RevokedMs == 0) || owner != id {
 			x.fault("lost: credential %s of %s (revoked %v): %v, found as of %s (%v)", client, id, revoked, c, owner, err)
 		}
 	}

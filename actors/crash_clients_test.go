@@ -247,10 +247,11 @@ func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agen
 
 // credentials adds a credential and revokes one.
 func (c *client) credentials(owner parley.OrgID) {
-	client, err := c.node().Orgs.AddCredential(context.Background(), owner, []byte("hash"))
+	made, err := c.node().Orgs.AddCredential(context.Background(), owner, org.AddCredential{SecretHash: []byte("hash")})
 	if !c.answered(err) {
 		return
 	}
+	client := made.Client()
 	c.claim(func(k *knownFacts) { k.org(owner).clients[client] = false })
 	if c.rng.IntN(2) == 0 && c.answered(c.node().Orgs.RevokeCredential(context.Background(), owner, client)) {
 		c.claim(func(k *knownFacts) { k.org(owner).clients[client] = true })
@@ -291,7 +292,7 @@ func (c *client) sawOrg(now *org.State) {
 	_, _ = fmt.Sscanf(now.GetName(), "v%d", &version)
 	clients := map[parley.ClientID]bool{}
 	for _, x := range now.GetCredentials() {
-		clients[x.Client()] = !x.Live()
+		clients[x.Client()] = !x.Live(time.Time{})
 	}
 	c.claim(func(k *knownFacts) {
 		o := k.org(id)

@@ -139,7 +139,10 @@ func (v *fullJournalFixture) writes() []namedRequest {
 	name := "Acme & Sons"
 	return []namedRequest{
 		{"change an organization", func() error { _, err := v.node.Orgs.Change(ctx, v.owner, org.Change{Name: &name}); return err }},
-		{"add a credential", func() error { _, err := v.node.Orgs.AddCredential(ctx, v.owner, key(9, "c")); return err }},
+		{"add a credential", func() error {
+			_, err := v.node.Orgs.AddCredential(ctx, v.owner, org.AddCredential{SecretHash: key(9, "c")})
+			return err
+		}},
 		{"mint a key", func() error {
 			_, err := v.node.Keys.Mint(ctx, issuer.Mint{Kid: "l", Public: key(3, "l"), SealedSeed: key(4, "l"), Force: true})
 			return err

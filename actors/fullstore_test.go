@@ -83,7 +83,8 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 		t.Fatal(err)
 	}
 	must(w.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
-	must(w.node.Orgs.AddCredential(ctx, w.owner, []byte("second")))(t)
+	second := must(w.node.Orgs.AddCredential(ctx, w.owner, org.AddCredential{SecretHash: []byte("second")}))(t)
+	w.node.Orgs.NoteToken(w.owner, second.Client())
 	w.prove("spiffe://example.org/a0")
 	for n := range 24 {
 		w.manual.advance(time.Minute)
@@ -200,13 +201,13 @@ func TestVerifyFindsNoFault(t *testing.T) {
 func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
 	r, ctx := newTestNode(t), context.Background()
 	owner := r.org("acme").Org.OrgID()
-	stale := must(r.node.Orgs.AddCredential(ctx, owner, []byte("first")))(t)
+	stale := must(r.node.Orgs.AddCredential(ctx, owner, org.AddCredential{SecretHash: []byte("first")}))(t).Client()
 	id := stale
 	for range parley.RevokedCredentialsMax {
 		if err := r.node.Orgs.RevokeCredential(ctx, owner, id); err != nil {
 			t.Fatal(err)
 		}
-		id = must(r.node.Orgs.AddCredential(ctx, owner, []byte("next")))(t)
+		id = must(r.node.Orgs.AddCredential(ctx, owner, org.AddCredential{SecretHash: []byte("next")}))(t).Client()
 	}
 	if o := must(r.node.Orgs.Current(ctx, owner))(t); o.Credential(stale) != nil {
 		t.Fatal("the credential is still in the state")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"parley/actors/agent"
+	"parley/actors/org"
 	"parley/actors/rules"
 	"parley/client/parley"
 	"parley/journal"
@@ -139,7 +140,7 @@ func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 				})
 				o := must(r.node.Orgs.Get(ctx, owner))(t)
 				for _, client := range revoked {
-					if o.Credential(client).Live() {
+					if o.Credential(client).Live(r.node.clock()) {
 						t.Errorf("credential %s is live after it was revoked", client)
 						return
 					}
@@ -161,8 +162,8 @@ func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 		})
 	}
 	for range 300 {
-		client := must(r.node.Orgs.AddCredential(ctx, owner, []byte("hash")))(t)
-		if !must(r.node.Orgs.Get(ctx, owner))(t).Credential(client).Live() {
+		client := must(r.node.Orgs.AddCredential(ctx, owner, org.AddCredential{SecretHash: []byte("hash")}))(t).Client()
+		if !must(r.node.Orgs.Get(ctx, owner))(t).Credential(client).Live(r.node.clock()) {
 			t.Error("an acknowledged credential is not visible")
 		}
 		if err := r.node.Orgs.RevokeCredential(ctx, owner, client); err != nil {

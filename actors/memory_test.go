@@ -119,13 +119,13 @@ func TestTermEnds(t *testing.T) {
 	h.say(1)
 	h.until("the webhook is watched", func() bool { return h.node.Webhooks.Stats().Agents == 1 })
 	former := h.node.memory.Load()
-	if len(former.quota.used) == 0 || len(former.activity.agents) == 0 {
+	if len(former.quota.used) == 0 || len(former.activity.active) == 0 {
 		t.Fatal("control: the term remembers nothing")
 	}
 	h.node.StopLeading()
 	m := h.node.memory.Load()
-	if m.after == 0 || m.quota.used != nil || m.activity.agents != nil {
-		t.Errorf("the next term begins with %d sums and %d senders", len(m.quota.used), len(m.activity.agents))
+	if m.after == 0 || m.quota.used != nil || m.activity.active != nil {
+		t.Errorf("the next term begins with %d sums and %d senders", len(m.quota.used), len(m.activity.active))
 	}
 	if live, s := h.node.Live(), h.node.Webhooks.Stats(); live != 0 || s.Agents != 0 || h.courier.dropsAll.Load() != 1 {
 		t.Errorf("%d actors and %d agents with webhooks are left", live, s.Agents)

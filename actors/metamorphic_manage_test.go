@@ -101,7 +101,8 @@ func (p *scriptRunner) credential(ctx context.Context, owner parley.OrgID, n int
 		p.noteResult(p.node.Orgs.RevokeCredential(ctx, owner, client), "%s is gone", client)
 		return
 	}
-	client, err := p.node.Orgs.AddCredential(ctx, owner, []byte{byte(n)})
+	made, err := p.node.Orgs.AddCredential(ctx, owner, org.AddCredential{SecretHash: []byte{byte(n)}})
+	client := made.Client()
 	p.clients[owner] = append(p.clients[owner], client)
 	p.noteResult(err, "%s may enter", client)
 }

@@ -377,7 +377,7 @@ func (p *scriptRunner) setSomeReceipts(ctx context.Context) {
 func credentials(o *org.State) string {
 	live := strings.Builder{}
 	for _, c := range o.GetCredentials() {
-		live.WriteString(map[bool]string{true: "+", false: "-"}[c.Live()])
+		live.WriteString(map[bool]string{true: "+", false: "-"}[c.RevokedMs == 0])
 	}
 	return live.String()
 }

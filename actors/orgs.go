@@ -43,11 +43,14 @@ func (orgs *Orgs) SetTerms(ctx context.Context, id parley.OrgID, c org.Command) 
 	return host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, c)
 }
 
-// AddCredential adds a credential to an organization.
-func (orgs *Orgs) AddCredential(ctx context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
-	client := parley.NewID[parley.ClientID](id.Slot(), orgs.clock(), orgs.entropy())
-	_, err := host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
-	return client, err
+// AddCredential adds a credential to an organization. It sets the id.
+func (orgs *Orgs) AddCredential(ctx context.Context, id parley.OrgID, c org.AddCredential) (*org.Credential, error) {
+	c.ClientID = parley.NewID[parley.ClientID](id.Slot(), orgs.clock(), orgs.entropy())
+	made, err := host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, c)
+	if err != nil {
+		return nil, err
+	}
+	return made.Credential(c.ClientID), nil
 }
 
 // RevokeCredential revokes a credential. Its tokens are no longer valid.
@@ -188,6 +191,7 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				for _, e := range t.Events {
 					for _, client := range e.(*org.CredentialAdded).GetForgotten() {
 						t.DeleteRow(journal.ClientTable, client)
+						t.DeleteRow(journal.TokenTable, record.TokenKey(t.State.OrgID(), parley.IDFromBytes[parley.ClientID](client)))
 					}
 				}
 				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())

@@ -1,5 +1,7 @@
 package actors
 
+import "parley/client/parley"
+
 // leaderMemory is what the node remembers beside the journal while it leads. Another node that
 // leads changes what it is about, so each term begins with an empty one: StopLeading puts it in
 // the place of the former one. It begins there, and not with Lead, because the journal may take
@@ -11,5 +13,6 @@ type leaderMemory struct {
 	after    uint64
 	quota    usages
 	pairs    pairs
-	activity activity
+	activity activity[parley.AgentID]
+	tokens   activity[parley.ClientID]
 }

@@ -131,13 +131,17 @@ func (l *releaseScenario) run() {
 	must(l.node.Orgs.Change(ctx, acme, org.Change{
 		Name: proto.String("Acme Ltd."), ContactEmail: org.Clearable{Set: true, Value: "new@acme.example"}, CountryCode: org.Clearable{Set: true, Value: "fr"},
 	}))(l.t)
-	client := must(l.node.Orgs.AddCredential(ctx, acme, key(8, "second")))(l.t)
+	client := must(l.node.Orgs.AddCredential(ctx, acme, org.AddCredential{SecretHash: key(8, "second")}))(l.t).Client()
 	if err := l.node.Orgs.RevokeCredential(ctx, acme, client); err != nil {
 		l.t.Fatal(err)
 	}
 	l.awaitArrival()
 	alice, carol := l.agent(acme, "alice"), l.agent(acme, "carol")
 	bob, dave, erin := l.agent(globex, "bob"), l.agent(globex, "dave"), l.agent(globex, "erin")
+	scoped := must(l.node.Orgs.AddCredential(ctx, acme, org.AddCredential{
+		SecretHash: key(8, "third"), Scope: parley.ScopeAgents, Agents: []parley.AgentID{alice}, Description: "alice's host", Expires: l.node.clock().Add(time.Hour),
+	}))(l.t)
+	l.node.Orgs.NoteToken(acme, scoped.Client())
 	l.change(alice, agent.Change{HumanOversight: proto.Bool(false), Unlisted: proto.Bool(true)})
 	l.change(bob, agent.RotateKeys{Signing: key(5, "new"), Encryption: key(6, "new")})
 	l.bindNewKeys(carol)
@@ -305,7 +309,7 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 	v.Close()
 	for _, r := range rows[journal.HolderTable] {
 		group, owner := parley.IDFromBytes[parley.GroupID](r.key[:16]), parley.IDFromBytes[parley.OrgID](r.key[16:])
-		say("of organization %s sat in %s: %s", owner, group, must(node.Groups.SeatHolder(ctx, group, owner))(t))
+		say("of organization %s sat in %s: %s", owner, group, must(node.Groups.SeatHolder(ctx, group, parley.Principal{Org: owner}))(t))
 	}
 	for _, r := range rows[journal.SpentTable] {
 		o := must(node.Orgs.Current(ctx, parley.IDFromBytes[parley.OrgID](r.value)))(t)

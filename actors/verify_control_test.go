@@ -178,6 +178,12 @@ var rowControls = map[string]tamperCase{
 	"an hour of activity of another form": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.ActivityTable), func(v []byte) []byte { return append(v, 0) })
 	}, []string{"activity-rows"}, false},
+	"an hour of a token in another slot": {func(x *tamperer) {
+		x.move('R', ofTable(journal.TokenTable), func(k []byte) []byte { k[1] ^= 1; return k })
+	}, []string{"token-rows"}, false},
+	"an hour of a token that is longer": {func(x *tamperer) {
+		x.alter('R', ofTable(journal.TokenTable), func(v []byte) []byte { return append(v, 0) })
+	}, []string{"token-rows"}, false},
 	"a timer for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.AgentStream, ID: nobody}
 		x.set(x.homes().TimerKey(0, 5, s), nil)

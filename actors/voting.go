@@ -20,7 +20,7 @@ func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote)
 	if !c.By.Agent.Zero() || !errors.Is(err, group.ErrNotInElectorate) {
 		return v, err
 	}
-	was, failure := wasElector(ctx, gs, id, c.Request, c.By.Org)
+	was, failure := wasElector(ctx, gs, id, c.Request, parley.Principal{Org: c.By.Org, Only: c.By.Only})
 	if failure != nil || !was {
 		return v, cmp.Or(failure, err)
 	}
@@ -28,10 +28,10 @@ func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote)
 	return askGroup[Voted](ctx, gs, id, 0, c)
 }
 
-// wasElector reports whether an agent of the organization had a seat when the request was
+// wasElector reports whether an agent of the caller had a seat when the request was
 // filed. It looks only at requests whose electors have all left: votes cannot bring one
 // back.
-func wasElector(ctx context.Context, gs *Groups, id parley.GroupID, request parley.JoinRequestID, org parley.OrgID) (was bool, err error) {
+func wasElector(ctx context.Context, gs *Groups, id parley.GroupID, request parley.JoinRequestID, by parley.Principal) (was bool, err error) {
 	v, err := gs.View(ctx, id, group.GetView{Request: request})
 	if err != nil || v.Request == nil {
 		return false, err
@@ -40,7 +40,7 @@ func wasElector(ctx context.Context, gs *Groups, id parley.GroupID, request parl
 	if r.GetStatus() != group.Pending || r.GetElectorate() != 0 {
 		return false, nil
 	}
-	err = gs.SeatHolders(ctx, id, org, func(_ parley.AgentID, seats []uint32) bool {
+	err = gs.SeatHolders(ctx, id, by, func(_ parley.AgentID, seats []uint32) bool {
 		was = slices.ContainsFunc(seats, func(seat uint32) bool { return seat <= r.GetMark() })
 		return !was
 	})
@@ -60,7 +60,7 @@ func (gs *Groups) EndRequest(ctx context.Context, id parley.GroupID, c group.End
 			if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
 				return err
 			}
-			c.Inviter = err == nil && by.Owner() == c.By.Org && !by.Revoked()
+			c.Inviter = err == nil && c.By.Owns(by.Owner(), by.AgentID()) && !by.Revoked()
 		}
 	}
 	_, err := askGroup[any](ctx, gs, id, 0, c)

@@ -33,6 +33,7 @@ const (
 	NotMember            Code = "not_member"
 	NotAdmin             Code = "not_admin"
 	RoleNotAllowed       Code = "role_not_allowed"
+	InsufficientScope    Code = "insufficient_scope"
 	IncomingPolicy       Code = "incoming_policy"
 	OutgoingPolicy       Code = "outgoing_policy"
 	IsolatedAgent        Code = "isolated_agent"

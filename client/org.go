@@ -13,10 +13,12 @@ type Org struct {
 	Update Call[api.OrgPatch, api.Org] `call:"PATCH /org"`
 	// Quotas returns the organization's limits and their use.
 	Quotas Fetch[api.Quotas] `call:"GET /org/quotas"`
-	// CreateCredentials creates another pair of credentials; the first stays valid.
-	CreateCredentials Fetch[Credentials] `call:"POST /org/credentials"`
-	// DeleteCredentials revokes a pair of credentials and the tokens issued for it.
-	DeleteCredentials Command[parley.ClientID] `call:"DELETE /org/credentials/{client_id}"`
+	// CreateCredential adds a credential; the others stay valid.
+	CreateCredential Call[api.CreateCredential, api.CreatedCredential] `call:"POST /org/credentials"`
+	// Credentials returns the live credentials, oldest first.
+	Credentials List[struct{}, api.ListedCredential] `call:"GET /org/credentials"`
+	// DeleteCredential revokes a credential and the tokens issued for it.
+	DeleteCredential Command[parley.ClientID] `call:"DELETE /org/credentials/{client_id}"`
 	// Erase erases the organization and everything that belongs to it, for good. It returns
 	// when that is complete. Repeating it with the same access token gives the same result.
 	Erase Call[parley.OrgID, api.Erasure] `call:"DELETE /orgs/{id} repeatable"`

@@ -62,6 +62,8 @@ type (
 		Version   string
 		Applied   uint64
 		FreeBytes int64
+		// Level is that of what the node understands: one of the levels below.
+		Level uint64
 	}
 	// askAcknowledged says what its sender knows of itself and of the receiver, and asks for the
 	// same. It answers an acknowledgedUpTo.
@@ -112,6 +114,15 @@ type (
 		// Visible is the place of the order from which on a node shows what was done.
 		Visible uint64
 	}
+)
+
+// Levels of what the program of a node understands. What an older node would take for something else
+// may be stored only when no node is below its level.
+const (
+	// LevelScopes: credentials may have another scope than org, and may expire.
+	LevelScopes = 1
+	// LevelNow is that of this program.
+	LevelNow = LevelScopes
 )
 
 var errNoRequest = errors.New("cluster: a peer sent something that is no request")

@@ -66,7 +66,7 @@ func TestCardKeySignsNoTokens(t *testing.T) {
 		want string
 	}{{h.service.bridgeCards.Keys(), "HTTP/1.1 401 "}, {h.service.Issuer.Keys(), "HTTP/1.1 200 "}} {
 		other := auth.NewIssuer("https://home.example", "https://home.example", c.keys, time.Now, h.service.Entropy)
-		token, _, err := other.Mint(h.owner, "home", h.client)
+		token, _, err := other.Mint(auth.Grant{Org: h.owner, Slug: "home", Client: h.client})
 		if err != nil {
 			t.Fatal(err)
 		}

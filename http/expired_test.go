@@ -10,7 +10,6 @@ import (
 
 	"parley/client/parley"
 	"parley/http/auth"
-	"parley/http/rest"
 )
 
 // TestExpiredTokensAreRefused: calls every route with an expired token. Routes that
@@ -20,7 +19,7 @@ func TestExpiredTokensAreRefused(t *testing.T) {
 	defer h.close()
 	past := func() time.Time { return time.Now().Add(-parley.TokenLifetime - time.Second) }
 	then := auth.NewIssuer("https://home.example", "https://home.example", h.service.Issuer.Keys(), past, parley.CountingEntropy())
-	expired, _, err := then.Mint(h.owner, "home", h.client)
+	expired, _, err := then.Mint(auth.Grant{Org: h.owner, Slug: "home", Client: h.client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +32,7 @@ func TestExpiredTokensAreRefused(t *testing.T) {
 			}
 			said := say(t, h.dial, r.Method+" "+path+" HTTP/1.1\r\nHost: home\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 			late := strings.HasPrefix(said, "HTTP/1.1 401 ") && strings.Contains(said, `"code":"token_expired"`) && strings.Contains(said, `error="invalid_token"`)
-			if want := token == expired && (r.Access == rest.Bearer || r.Access == rest.Tier1); late != want || !strings.HasPrefix(said, "HTTP/1.1 ") {
+			if want := token == expired && r.Access.NeedsToken(); late != want || !strings.HasPrefix(said, "HTTP/1.1 ") {
 				t.Errorf("%s %s, token expired %v: %.300s", r.Method, r.Path, token == expired, said)
 			}
 			asked++

@@ -232,7 +232,7 @@ func (h *harness) agent(name string) parley.AgentID {
 // token returns a token for one of the organization's credentials.
 func (h *harness) token(client parley.ClientID) string {
 	h.t.Helper()
-	token, _, err := h.service.Issuer.Mint(h.owner, "home", client)
+	token, _, err := h.service.Issuer.Mint(auth.Grant{Org: h.owner, Slug: "home", Client: client})
 	if err != nil {
 		h.t.Fatal(err)
 	}

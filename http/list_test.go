@@ -316,7 +316,7 @@ func TestListPageIsBoundedInBytes(t *testing.T) {
 
 // callOf returns a call of an organization without a server.
 func callOf(owner parley.OrgID) *rest.Call {
-	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Bearer}, "")
+	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Read}, "")
 	c.Caller.Org = owner
 	return c
 }

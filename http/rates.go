@@ -150,7 +150,7 @@ func (s *Service) SpentElsewhere(spent []byte) error {
 // or if it would write while the server is overloaded. // spec: Errors
 func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
-	if r.Access != rest.Bearer && r.Access != rest.Tier1 && !r.Probe { // Bearer has done it
+	if !r.Access.NeedsToken() && !r.Probe { // Bearer has done it
 		if err := s.Node.Fence(c.Context()); err != nil {
 			return err
 		}

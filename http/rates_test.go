@@ -122,10 +122,11 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
-	victim, err := h.node.Orgs.AddCredential(t.Context(), p.owner, hash[:])
+	made, err := h.node.Orgs.AddCredential(t.Context(), p.owner, org.AddCredential{SecretHash: hash[:]})
 	if err != nil {
 		t.Fatal(err)
 	}
+	victim := made.Client()
 	p.token = ""
 	h.service.Proxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	ask := func(from, client, secret string) int {
@@ -375,10 +376,11 @@ func TestConcurrentGuessesAreLimited(t *testing.T) {
 	h.service.rates = newRates(Rates{TokenFailures: 5}, h.service.Clock)
 	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
-	client, err := h.node.Orgs.AddCredential(t.Context(), p.owner, hash[:])
+	made, err := h.node.Orgs.AddCredential(t.Context(), p.owner, org.AddCredential{SecretHash: hash[:]})
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := made.Client()
 	p.token = ""
 	ask := func(secret string) int {
 		basic := base64.StdEncoding.EncodeToString([]byte(client.String() + ":" + secret))

@@ -68,33 +68,33 @@ func (s *Service) messagingRoutes() []rest.Route {
 	return []rest.Route{
 		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", messaging.Send),
 		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", messaging.SendAndWait),
-		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", inbox.Get),
+		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Read, 200, "Read a message.", inbox.Get),
 		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", messaging.Reply),
-		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", inbox.Read),
-		rest.Typed(get, "/messages/{id}/receipt", rest.Bearer, 200, "A signed statement that the service accepted a message.", inbox.GetReceipt),
-		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.Trace),
-		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", inbox.List),
-		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", inbox.Acknowledge),
-		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", inbox.Wait),
-		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", s.streams.Serve),
-		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", conversations.Transcript),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Act, 200, "Mark a received message as read.", inbox.Read),
+		rest.Typed(get, "/messages/{id}/receipt", rest.Read, 200, "A signed statement that the service accepted a message.", inbox.GetReceipt),
+		rest.Typed(get, "/messages/{id}/trace", rest.Read, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.Trace),
+		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Read, 200, "Inbox of an agent, newest first.", inbox.List),
+		rest.Typed(post, "/agents/{id}/messages/ack", rest.Act, 200, "Mark received messages as read: some, or all up to one.", inbox.Acknowledge),
+		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Read, 200, "Wait for messages to an agent.", inbox.Wait),
+		rest.Stream(get, "/agents/{id}/stream", rest.Read, "Stream of an agent: what it missed, then what comes.", s.streams.Serve),
+		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Read, 200, "Transcript of a conversation, both sides.", conversations.Transcript),
 		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", ofAgent.Poll),
-		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", ofAgent.CreatePollToken),
-		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", ofAgent.DeletePollToken),
+		rest.Typed(post, "/agents/{id}/poll-token", rest.Act, 200, "Generate or regenerate the poll token.", ofAgent.CreatePollToken),
+		rest.Typed(remove, "/agents/{id}/poll-token", rest.Act, 204, "Revoke the poll token.", ofAgent.DeletePollToken),
 	}
 }
 
 func (s *Service) cardRoutes() []rest.Route {
 	cards, bridge := agents.Cards{Service: s.ofAgents}, bridge{s.core}
 	return []rest.Route{
-		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.Put),
+		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Act, 200, "Publish an agent's card.", cards.Put),
 		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.Get),
 		rest.RenderedAs[api.Card](get, "/.well-known/agent-cards/{id}.json", rest.Public, 200, "Public card of an agent.", cards.GetWellKnown),
-		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.Delete),
+		rest.Typed(remove, "/agents/{id}/card", rest.Act, 204, "Delete an agent's card.", cards.Delete),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/agent.json", rest.Public, 200, "A2A card of an A2A-enabled agent, signed.", bridge.card),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/.well-known/agent-card.json", rest.Public, 200, "The same, where A2A clients look for it.", bridge.card),
 		rest.RenderedAs[api.A2AExtensionDocument](get, "/ext/{brand}/v1", rest.Public, 200, "What the members of the extension of A2A cards mean.", bridge.extension),
-		rest.RPC("/a2a/{handle}", rest.Bearer, "Call an agent over A2A, by JSON-RPC.", bridge.call, a2a.Refuse),
+		rest.RPC("/a2a/{handle}", rest.Act, "Call an agent over A2A, by JSON-RPC.", bridge.call, a2a.Refuse),
 	}
 }
 
@@ -104,89 +104,90 @@ func (s *Service) agentRoutes() []rest.Route {
 	conversations := messages.Conversations{Options: s.ofMessages}
 	keyLog := agents.KeyLog{Service: s.ofAgents}
 	return []rest.Route{
-		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", ofAgent.List),
-		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", ofAgent.Create),
+		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Read, 200, "Agents of the organization, oldest first.", ofAgent.List),
+		rest.Typed(post, "/agents", rest.ManageTier1, 201, "Create an agent.", ofAgent.Create),
 		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", keys.GetBatch),
-		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", ofAgent.Get),
-		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", ofAgent.Patch),
-		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", ofAgent.Delete),
+		rest.Typed(get, "/agents/{id}", rest.Read, 200, "Read an agent.", ofAgent.Get),
+		rest.Typed(patch, "/agents/{id}", rest.Manage, 200, "Change an agent.", ofAgent.Patch),
+		rest.Typed(remove, "/agents/{id}", rest.Manage, 204, "Revoke an agent.", ofAgent.Delete),
 		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", keys.Get),
-		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", keys.Upload),
-		rest.Typed(post, "/agents/{id}/keys/pq", rest.Bearer, 200, "Give an agent a post-quantum key.", keys.SetPQ),
-		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Bearer, 204, "Remove an agent's post-quantum key.", keys.RemovePQ),
-		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Bearer, 200, "Store MLS key packages, with which others add an agent to MLS groups.", keys.PublishKeyPackages),
-		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Bearer, 200, "Count the MLS key packages of an agent that others can claim.", keys.CountKeyPackages),
+		rest.Typed(post, "/agents/{id}/keys", rest.Act, 200, "Upload or rotate an agent's keys.", keys.Upload),
+		rest.Typed(post, "/agents/{id}/keys/pq", rest.Act, 200, "Give an agent a post-quantum key.", keys.SetPQ),
+		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Act, 204, "Remove an agent's post-quantum key.", keys.RemovePQ),
+		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Act, 200, "Store MLS key packages, with which others add an agent to MLS groups.", keys.PublishKeyPackages),
+		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Read, 200, "Count the MLS key packages of an agent that others can claim.", keys.CountKeyPackages),
 		rest.Typed(post, "/agents/{id}/mls/key-packages/claim", rest.Tier1, 200, "Claim an MLS key package of an agent that awaits its leaf.", keys.ClaimKeyPackage),
-		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", keys.Retire),
-		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", keys.Bind),
+		rest.Typed(post, "/agents/{id}/keys/retire", rest.Act, 200, "Retire a former key.", keys.Retire),
+		rest.Typed(put, "/agents/{id}/key-binding", rest.Act, 200, "Bind an agent's current keys by its signature.", keys.Bind),
 		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", keys.ListBindings),
 		rest.RenderedAs[api.Page[api.KeyLogEntry]](get, "/agents/{id}/key-log", rest.Public, 200, "Entries of an agent in the key log, oldest first.", keyLog.ListEntries),
 		rest.RenderedAs[api.KeyLog](get, "/key-log", rest.Public, 200, "The key that signs checkpoints of the key log.", keyLog.Describe),
 		rest.Raw(get, "/key-log/checkpoint", rest.Public, "text/plain", "Newest checkpoint of the key log: a signed note with its size and its root hash (C2SP tlog-checkpoint).", keyLog.Checkpoint),
 		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/inclusion", rest.Public, 200, "Prove that a leaf is in the key log.", keyLog.ProveInclusion),
 		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/consistency", rest.Public, 200, "Prove that the key log begins with an earlier one.", keyLog.ProveConsistency),
-		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.CreateSVIDChallenge),
-		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.VerifySVID),
+		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Manage, 201, "Ask for a challenge to prove a workload identity.", workload.CreateSVIDChallenge),
+		rest.Typed(post, "/agents/{id}/verify-svid", rest.Manage, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.VerifySVID),
 		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.WebFinger).As(api.MediaJRD).WithBadRequest(),
 		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.DID).As(api.MediaDID),
-		rest.Typed(put, "/agents/{id}/blocks/{other}", rest.Bearer, 204, "Block an agent or an organization.", ofAgent.PutBlock),
-		rest.Typed(remove, "/agents/{id}/blocks/{other}", rest.Bearer, 204, "End a block.", ofAgent.DeleteBlock),
-		rest.Typed(get, "/agents/{id}/blocks", rest.Bearer, 200, "What an agent blocks, oldest first.", ofAgent.ListBlocks),
-		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.OfAgent),
+		rest.Typed(put, "/agents/{id}/blocks/{other}", rest.Act, 204, "Block an agent or an organization.", ofAgent.PutBlock),
+		rest.Typed(remove, "/agents/{id}/blocks/{other}", rest.Act, 204, "End a block.", ofAgent.DeleteBlock),
+		rest.Typed(get, "/agents/{id}/blocks", rest.Read, 200, "What an agent blocks, oldest first.", ofAgent.ListBlocks),
+		rest.Typed(get, "/agents/{id}/conversations", rest.Read, 200, "Conversations of an agent, newest first.", conversations.OfAgent),
 	}
 }
 
 func (s *Service) orgRoutes() []rest.Route {
 	org := orgs.Orgs{Options: s.ofOrgs}
 	return []rest.Route{
-		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", org.Get),
-		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", org.Patch),
-		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", org.Usage),
-		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", org.AddCredentials),
-		rest.Typed(remove, "/orgs/{id}", rest.Bearer, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", org.Erase).ToErase(),
-		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", org.RevokeCredentials),
-		rest.Typed(post, "/reports", rest.Bearer, 201, "Report a message, an agent or a group to the operator.", s.reports.File),
+		rest.Typed(get, "/org", rest.Read, 200, "Read the organization.", org.Get),
+		rest.Typed(patch, "/org", rest.Manage, 200, "Change the organization.", org.Patch),
+		rest.Typed(get, "/org/quotas", rest.Read, 200, "Usage against the limits of the trust tier.", org.Usage),
+		rest.Typed(post, "/org/credentials", rest.Manage, 201, "Add a credential.", org.AddCredential),
+		rest.Typed(get, "/org/credentials", rest.Manage, 200, "Live credentials of the organization, oldest first.", org.ListCredentials),
+		rest.Typed(remove, "/orgs/{id}", rest.Manage, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", org.Erase).ToErase(),
+		rest.Typed(remove, "/org/credentials/{client_id}", rest.Manage, 204, "Revoke a credential.", org.RevokeCredential),
+		rest.Typed(post, "/reports", rest.Act, 201, "Report a message, an agent or a group to the operator.", s.reports.File),
 	}
 }
 
 func (s *Service) groupRoutes() []rest.Route {
 	group, requests, mls := groups.Groups{Options: s.ofGroups}, groups.Requests{Options: s.ofGroups}, groups.MLS{Options: s.ofGroups}
 	return []rest.Route{
-		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", group.Create),
-		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", group.List),
-		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", requests.ListInvites),
-		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", group.Get),
-		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", group.Patch),
-		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", group.Delete),
-		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", group.ListMembers),
-		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", group.PatchMember),
-		rest.Typed(post, "/groups/{id}/admins", rest.Bearer, 200, "Name an admin of a group that has none of its owner.", group.AppointAdmin),
-		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", group.RemoveMember),
-		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", group.Join),
-		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", requests.Invite),
-		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", requests.List),
-		rest.Typed(remove, "/groups/{id}/requests/{request_id}", rest.Bearer, 204, "Withdraw or decline a join request.", requests.End),
-		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", requests.Vote),
-		rest.Typed(post, "/groups/{id}/mls/commits", rest.Bearer, 201, "Commit: begin the next epoch of a group's MLS group.", mls.Commit).WithBody(parley.MLSBodyBytesMax),
-		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Bearer, 200, "Commits of a group's MLS group, by epoch.", mls.ListCommits),
-		rest.RenderedAs[api.MLSGroupInfo](get, "/groups/{id}/mls/group-info", rest.Bearer, 200, "What an external commit to a group's MLS group begins with.", mls.GroupInfo),
-		rest.RenderedAs[api.Page[api.MLSWelcome]](get, "/groups/{id}/mls/welcomes", rest.Bearer, 200, "MLS Welcomes of the acting agent, oldest first.", mls.ListWelcomes),
-		rest.Typed(remove, "/groups/{id}/mls/welcomes/{welcome_id}", rest.Bearer, 204, "Acknowledge an MLS Welcome.", mls.AcknowledgeWelcome),
+		rest.Typed(post, "/groups", rest.Act, 201, "Create a group.", group.Create),
+		rest.Typed(get, "/groups", rest.Read, 200, "Groups of the organization, oldest first.", group.List),
+		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Read, 200, "Live invitations and nominations of the organization's agents.", requests.ListInvites),
+		rest.Typed(get, "/groups/{id}", rest.Read, 200, "Read a group.", group.Get),
+		rest.Typed(patch, "/groups/{id}", rest.Act, 200, "Change a group.", group.Patch),
+		rest.Typed(remove, "/groups/{id}", rest.Act, 204, "Delete a group.", group.Delete),
+		rest.Typed(get, "/groups/{id}/members", rest.Read, 200, "Members of a group, in the order of joining.", group.ListMembers),
+		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Act, 200, "Promote or demote a member.", group.PatchMember),
+		rest.Typed(post, "/groups/{id}/admins", rest.Act, 200, "Name an admin of a group that has none of its owner.", group.AppointAdmin),
+		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Act, 204, "Leave a group, or remove a member.", group.RemoveMember),
+		rest.Typed(post, "/groups/{id}/join", rest.Act, 200, "Join a group, or ask to.", group.Join),
+		rest.Typed(post, "/groups/{id}/invite", rest.Act, 200, "Ask one agent or several into a group.", requests.Invite),
+		rest.Typed(get, "/groups/{id}/requests", rest.Read, 200, "Join requests of a group, oldest first.", requests.List),
+		rest.Typed(remove, "/groups/{id}/requests/{request_id}", rest.Act, 204, "Withdraw or decline a join request.", requests.End),
+		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Act, 200, "Vote on a join request.", requests.Vote),
+		rest.Typed(post, "/groups/{id}/mls/commits", rest.Act, 201, "Commit: begin the next epoch of a group's MLS group.", mls.Commit).WithBody(parley.MLSBodyBytesMax),
+		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Read, 200, "Commits of a group's MLS group, by epoch.", mls.ListCommits),
+		rest.RenderedAs[api.MLSGroupInfo](get, "/groups/{id}/mls/group-info", rest.Read, 200, "What an external commit to a group's MLS group begins with.", mls.GroupInfo),
+		rest.RenderedAs[api.Page[api.MLSWelcome]](get, "/groups/{id}/mls/welcomes", rest.Act, 200, "MLS Welcomes of the acting agent, oldest first.", mls.ListWelcomes),
+		rest.Typed(remove, "/groups/{id}/mls/welcomes/{welcome_id}", rest.Act, 204, "Acknowledge an MLS Welcome.", mls.AcknowledgeWelcome),
 	}
 }
 
 func (s *Service) webhookRoutes() []rest.Route {
 	webhooks := s.webhooks
 	return []rest.Route{
-		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", webhooks.Create),
-		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", webhooks.List),
-		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", webhooks.Patch),
-		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", webhooks.Delete),
-		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", webhooks.Test),
-		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", webhooks.RotateSecret),
-		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", webhooks.ListDeliveries),
-		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", webhooks.Summary),
-		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", webhooks.RetryDelivery),
+		rest.Typed(post, "/webhooks", rest.Act, 201, "Have an agent's events delivered to a URL.", webhooks.Create),
+		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Read, 200, "Webhooks of the organization's agents, oldest first.", webhooks.List),
+		rest.Typed(patch, "/webhooks/{id}", rest.Act, 200, "Switch a webhook on or off.", webhooks.Patch),
+		rest.Typed(remove, "/webhooks/{id}", rest.Act, 204, "Delete a webhook.", webhooks.Delete),
+		rest.Typed(post, "/webhooks/{id}/test", rest.Act, 200, "Deliver a test event.", webhooks.Test),
+		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Act, 200, "Make a webhook's secret anew.", webhooks.RotateSecret),
+		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Read, 200, "Delivery jobs of a webhook, newest first.", webhooks.ListDeliveries),
+		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Read, 200, "Count a webhook's delivery jobs.", webhooks.Summary),
+		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Act, 200, "Attempt a delivery job now.", webhooks.RetryDelivery),
 	}
 }
 
@@ -218,9 +219,9 @@ func (s *Service) otherRoutes() []rest.Route {
 	serverInfo, compliance := serverInfo{s.core}, compliance{s.core}
 	return []rest.Route{
 		// Conversations
-		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.Get),
-		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.Participants),
-		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.PatchStatus),
+		rest.Typed(get, "/conversations/{id}", rest.Read, 200, "Read a conversation.", conversations.Get),
+		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Read, 200, "Participants of a conversation.", conversations.Participants),
+		rest.Typed(patch, "/conversations/{id}/status", rest.Act, 200, "Move a conversation to another status.", conversations.PatchStatus),
 
 		// Compliance
 		rest.Download("/orgs/{id}/export", api.MediaNDJSON, "Export everything that belongs to the organization, as lines of JSON.", s.exports.Serve),

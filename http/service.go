@@ -92,6 +92,9 @@ type ServiceOptions struct {
 	// CutOff, if set, reports that this node has lost contact with its cluster for longer than
 	// an election takes: streams and waits end.
 	CutOff func() bool
+	// ScopesKnown, if set, refuses credentials of other scopes than org while a node of the cluster
+	// might not know them.
+	ScopesKnown func(context.Context) error
 	// Directory finds agents and groups.
 	Directory directory.Index
 	// Bundles verify workload identities. None can be proven if it is nil.
@@ -209,9 +212,9 @@ func NewService(o ServiceOptions) *Service {
 		Node: o.Node, Agents: s.agents, Access: s.groups, Desk: s.desk, Quotas: o.Quotas, Lists: s.lists, Cursors: o.Cursors, Brand: o.Brand,
 	}
 	s.ofOrgs = &orgs.Options{
-		Node: o.Node, Issuer: o.Issuer, Cursors: o.Cursors, Entropy: o.Entropy, Quotas: o.Quotas, BaseURL: o.BaseURL, Brand: o.Brand, HostSlug: s.hostSlug,
+		Node: o.Node, Agents: s.agents, Issuer: o.Issuer, Cursors: o.Cursors, Entropy: o.Entropy, Quotas: o.Quotas, BaseURL: o.BaseURL, Brand: o.Brand, HostSlug: s.hostSlug,
 		Difficulty: o.Difficulty, TierAtSolve: o.TierAtSolve, Tries: s.tries, Mail: o.Mail, Source: admission{s}.Source,
-		TakeFailure: admission{s}.takeFailure, TakeToken: func(c *rest.Call, id parley.ClientID) error { return take(c, s.rates.token, string(id[:])) },
+		ScopesKnown: o.ScopesKnown, TakeFailure: admission{s}.takeFailure, TakeToken: func(c *rest.Call, id parley.ClientID) error { return take(c, s.rates.token, string(id[:])) },
 		TakeKeys: s.takeKeys, Ended: func(id parley.ClientID) { s.endings.of(id) }, ExportsUsed: s.exports.Used, Started: time.Unix(s.started, 0),
 	}
 	s.reports = reports.New(o.Node, s.groups)
@@ -280,16 +283,39 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	if errors.Is(err, journal.ErrErased) || err == nil && o.Erasing() {
 		return s.erasing(claims.OrgID, token)
 	}
-	if errors.Is(err, parley.ErrNotFound) || (err == nil && !o.Credential(claims.ClientID).Live()) {
-		return rest.Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
+	if errors.Is(err, parley.ErrNotFound) {
+		return rest.Caller{}, errRevoked
 	}
 	if err != nil {
 		return rest.Caller{}, err
 	}
-	return rest.Caller{
-		Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(),
-		Payer: s.Quotas.Payer(o), Record: o,
-	}, nil
+	return s.callerOf(o, claims.ClientID)
+}
+
+var (
+	errRevoked = auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked, or has expired.")
+	errNoAgent = auth.ErrNotAuthenticated.Saying("All agents to which the token's credential is limited have been revoked.")
+)
+
+// callerOf returns the caller that a token of a credential identifies. What it may do is read from
+// the state at each call.
+func (s *core) callerOf(o *org.State, client parley.ClientID) (rest.Caller, error) {
+	credential := o.Credential(client)
+	if !credential.Live(s.Clock()) {
+		return rest.Caller{}, errRevoked
+	}
+	caller := rest.Caller{
+		Principal: parley.Principal{Org: o.OrgID(), Only: credential.Only()}, Slug: o.GetSlug(), ClientID: client, Scope: credential.Reach(),
+		Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Payer: s.Quotas.Payer(o), Record: o,
+	}
+	if caller.Only == nil {
+		return caller, nil
+	}
+	active, err := s.agents.AnyActive(context.Background(), caller.Only)
+	if err == nil && !active {
+		err = errNoAgent
+	}
+	return caller, err
 }
 
 // erasing identifies the caller with the token that asked for the erasure of its
@@ -299,7 +325,7 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 	if err == nil && !asked {
 		err = orgs.ErrErased
 	}
-	return rest.Caller{Org: org, Erasing: true}, err
+	return rest.Caller{Principal: parley.Principal{Org: org}, Erasing: true}, err
 }
 
 // The handlers, by topic.

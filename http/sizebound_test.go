@@ -41,7 +41,7 @@ func TestSizeBoundHolds(t *testing.T) {
 		"broadcast": {stored(h.owner, other, long.Bytes()), 520},
 		"copy":      {stored(other, h.owner, long.Bytes()), 520},
 	} {
-		v := view.Viewer{Org: h.owner}
+		v := view.Viewer{Principal: parley.Principal{Org: h.owner}}
 		takes := len(view.AppendMessage(nil, h.service.agents.ToView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
 		if bound := v.SizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley/actors/agent"
+	"parley/actors/org"
 	"parley/client/parley"
 	"parley/http/streams"
 )
@@ -86,10 +87,11 @@ func TestStreamEndsWithItsAgentOrCredential(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx := context.Background()
 		alice, bob := h.agent("alice"), h.agent("bob")
-		client, err := h.node.Orgs.AddCredential(ctx, h.owner, []byte("hash"))
+		made, err := h.node.Orgs.AddCredential(ctx, h.owner, org.AddCredential{SecretHash: []byte("hash")})
 		if err != nil {
 			t.Fatal(err)
 		}
+		client := made.Client()
 		byAgent, byClient := h.listen(alice, h.token(h.client), ""), h.listen(bob, h.token(client), "")
 		stays := h.listen(bob, h.token(h.client), "")
 		time.Sleep(7 * time.Second)
@@ -123,10 +125,11 @@ func TestStreamEndsWithItsAgentOrCredential(t *testing.T) {
 func TestBusyStreamEndsWithItsCredential(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
-		client, err := h.node.Orgs.AddCredential(ctx, h.owner, []byte("hash"))
+		made, err := h.node.Orgs.AddCredential(ctx, h.owner, org.AddCredential{SecretHash: []byte("hash")})
 		if err != nil {
 			t.Fatal(err)
 		}
+		client := made.Client()
 		l := h.listen(alice, h.token(client), "")
 		go func() { _, _ = io.Copy(io.Discard, l.lines) }()
 		if err := h.node.Orgs.RevokeCredential(ctx, h.owner, client); err != nil {

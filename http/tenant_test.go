@@ -15,6 +15,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/registration"
 	"parley/client/parley"
+	"parley/http/auth"
 )
 
 // tenant is an organization in a harness that uses HTTP.
@@ -38,7 +39,7 @@ func (h *harness) tenant(slug string) *tenant {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	token, _, err := h.service.Issuer.Mint(made.Org.OrgID(), slug, made.ClientID)
+	token, _, err := h.service.Issuer.Mint(auth.Grant{Org: made.Org.OrgID(), Slug: slug, Client: made.ClientID})
 	if err != nil {
 		h.t.Fatal(err)
 	}

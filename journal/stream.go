@@ -196,6 +196,9 @@ const (
 	// ClosedReportTable: day of the closing (4 bytes), organization id, report id → the report.
 	// Rows leave when they are ReportDays old.
 	ClosedReportTable Table = 39
+	// TokenTable: organization id, id of a credential → the hour in which the credential last
+	// got a token (4 bytes), counted from 1970-01-01 UTC.
+	TokenTable Table = 40
 )
 
 // MLSTables are the tables of the MLS groups of groups. Their keys begin with the id of

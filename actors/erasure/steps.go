@@ -204,7 +204,7 @@ func (r *run) deleteRows(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.deleteReports(ctx); err != nil {
+	if err := r.deleteOwn(ctx); err != nil {
 		return err
 	}
 	sealed, err := r.withMLS(ctx)
@@ -231,10 +231,11 @@ func (r *run) deleteRows(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// deleteReports deletes the reports that the organization made.
-func (r *run) deleteReports(ctx context.Context) error {
+// deleteOwn deletes the rows of the organization itself: its reports, and when its credentials got
+// tokens.
+func (r *run) deleteOwn(ctx context.Context) error {
 	b := r.batch()
-	for table, at := range map[journal.Table]int{journal.ReportTable: 0, journal.ClosedReportTable: 4} {
+	for table, at := range map[journal.Table]int{journal.ReportTable: 0, journal.ClosedReportTable: 4, journal.TokenTable: 0} {
 		var keys [][]byte
 		if err := r.view(ctx, func(v journal.View) error {
 			return v.Keys(table, func(key []byte) bool {

@@ -26,10 +26,10 @@ type Viewer struct {
 	Needs Access
 }
 
-// AccessOf returns the access of an organization.
-func (s *State) AccessOf(org parley.OrgID) Access {
+// AccessOf returns the access of a caller.
+func (s *State) AccessOf(by Caller) Access {
 	switch {
-	case s.Org == org || s.Seats(org):
+	case by.PartOf(s):
 		return Insider
 	case s.Public && !s.Deleted():
 		return Onlooker
@@ -43,7 +43,7 @@ func (s *State) admit(v Viewer) error {
 	if v.Needs == Unjudged || v.Needs == Stranger && !s.Deleted() {
 		return nil
 	}
-	switch has := s.AccessOf(v.Org); {
+	switch has := s.AccessOf(v.Caller); {
 	case has == Insider && s.Deleted():
 		return ErrDeleted
 	case has == Stranger:

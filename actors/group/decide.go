@@ -128,7 +128,7 @@ func (d *decision) acting(by Caller, suits func(Member) bool) (Member, bool) {
 		m, ok := d.s.Member(by.Agent)
 		return m, ok && suits(m)
 	}
-	at := slices.IndexFunc(d.s.members, func(m Member) bool { return m.Org == by.Org && suits(m) })
+	at := slices.IndexFunc(d.s.members, func(m Member) bool { return by.seated(m) && suits(m) })
 	if at < 0 {
 		return Member{}, false
 	}
@@ -228,7 +228,7 @@ func (d *decision) cancel(r *Request, reason string) {
 func (d *decision) managed(agent parley.AgentID, by Caller) (m, admin Member, err error) {
 	m, member := d.s.Member(agent)
 	admin, err = d.admin(by)
-	if !member && (err == nil || by.Org == d.s.Org || d.s.Seats(by.Org)) {
+	if !member && (err == nil || by.PartOf(d.s)) {
 		err = ErrUnknownMember
 	}
 	return m, admin, err
@@ -290,7 +290,7 @@ func (d *decision) kicker(c Remove) (Member, error) {
 	case err != nil:
 		return by, err
 	case c.By.Agent.Zero():
-		return by, ErrKickerRequired.With("candidates", d.s.candidates(c.By.Org, isAdmin))
+		return by, ErrKickerRequired.With("candidates", d.s.candidates(c.By, isAdmin))
 	case committed:
 		return by, nil
 	}
@@ -352,7 +352,7 @@ func (d *decision) delete(c Delete) error {
 // mayDelete reports whether the caller may delete the group, or might have.
 func (d *decision) mayDelete(by Caller) bool {
 	_, err := d.admin(by)
-	return err == nil || d.s.admins == 0 && by.Org == d.s.Org
+	return err == nil || d.s.admins == 0 && by.Governs(d.s)
 }
 
 // end settles what is pending and closes the group.

@@ -27,7 +27,7 @@ func endRequest(d *decision, c EndRequest) error {
 	}
 	switch {
 	case len(grants) == 0:
-		return unconcerned(d.s, c.By.Org, r != nil)
+		return unconcerned(d.s, c.By, r != nil)
 	case live == nil && r.GetReason() == "" && slices.Contains(grants, r.GetStatus()):
 		return nil
 	case live == nil || r.Overdue(d.now) || d.s.seating(r):
@@ -46,7 +46,7 @@ func endings(d *decision, r *Request, c EndRequest) (grants []Status) {
 		return c.By.Agent == agent || c.By.Agent.Zero() && owned
 	}
 	_, notAdmin := d.admin(c.By)
-	itself := concerns(r.AgentID(), c.By.Org == r.owner())
+	itself := concerns(r.AgentID(), c.By.Owns(r.owner(), r.AgentID()))
 	if itself && r.Nomination() {
 		grants = append(grants, TurnedDown)
 	}
@@ -58,8 +58,8 @@ func endings(d *decision, r *Request, c EndRequest) (grants []Status) {
 
 // unconcerned refuses a caller that may not end a request. It learns only what it may know of
 // the group and its requests.
-func unconcerned(s *State, org parley.OrgID, known bool) error {
-	switch has := s.AccessOf(org); {
+func unconcerned(s *State, by Caller, known bool) error {
+	switch has := s.AccessOf(by); {
 	case has == Insider && known:
 		return ErrNotConcerned
 	case has == Stranger:

@@ -59,7 +59,7 @@ func halted(d *decision, c Command) error {
 	case Answer, Appoint, Commit, Delete, EndRequest, Expire, Forget, Found, Send: // go on
 		return nil
 	}
-	if by.Org == d.s.Org || d.s.Seats(by.Org) {
+	if by.PartOf(d.s) {
 		return ErrFrozen
 	}
 	return nil
@@ -71,7 +71,7 @@ func appoint(d *decision, c Appoint) error {
 	m, member := d.s.Member(c.Agent)
 	_, governed := d.acting(Caller{Org: d.s.Org}, isAdmin)
 	switch {
-	case c.By.Org != d.s.Org:
+	case !c.By.Governs(d.s):
 		return ErrNotOwners
 	case governed, willBeGoverned(d.s, c.Agent):
 		return ErrGoverned

@@ -8,6 +8,8 @@
 package group
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"parley/client/parley"
@@ -63,6 +65,24 @@ func ParseRole(word string) (Role, bool) {
 type Caller struct {
 	Org   parley.OrgID
 	Agent parley.AgentID
+	// Only are the agents to which the caller is limited; nil means that it is not.
+	Only []parley.AgentID
+}
+
+// Owns reports whether an agent of an organization is one of the caller's.
+func (by Caller) Owns(org parley.OrgID, agent parley.AgentID) bool {
+	return parley.Principal{Org: by.Org, Only: by.Only}.Owns(org, agent)
+}
+
+// seated reports whether a member is one of the caller's agents.
+func (by Caller) seated(m Member) bool { return by.Owns(m.Org, m.Agent) }
+
+// Governs reports whether the caller is the organization that owns a group.
+func (by Caller) Governs(s *State) bool { return by.Only == nil && by.Org == s.Org }
+
+// PartOf reports whether the caller owns a group or an agent in it.
+func (by Caller) PartOf(s *State) bool {
+	return by.Governs(s) || slices.ContainsFunc(s.members, by.seated)
 }
 
 // Command asks for a change of a group.

@@ -229,17 +229,17 @@ func (d *decision) elector(r *Request, c CastVote) (Member, error) {
 	if !ok {
 		return Member{}, ErrNotInElectorate
 	}
-	if by.Agent.Zero() && d.s.several(by.Org, entitled) {
-		return Member{}, ErrAgentRequired.With("candidates", d.s.candidates(by.Org, entitled))
+	if by.Agent.Zero() && d.s.several(by, entitled) {
+		return Member{}, ErrAgentRequired.With("candidates", d.s.candidates(by, entitled))
 	}
 	return voter, nil
 }
 
-// several reports whether more than one of an organization's members satisfies suits.
-func (s *State) several(org parley.OrgID, suits func(Member) bool) bool {
+// several reports whether more than one of a caller's members satisfies suits.
+func (s *State) several(by Caller, suits func(Member) bool) bool {
 	found := false
 	for _, m := range s.members {
-		if m.Org != org || !suits(m) {
+		if !by.seated(m) || !suits(m) {
 			continue
 		}
 		if found {
@@ -250,9 +250,9 @@ func (s *State) several(org parley.OrgID, suits func(Member) bool) bool {
 	return false
 }
 
-func (s *State) candidates(org parley.OrgID, suits func(Member) bool) (ids []string) {
+func (s *State) candidates(by Caller, suits func(Member) bool) (ids []string) {
 	for _, m := range s.members {
-		if m.Org == org && suits(m) {
+		if by.seated(m) && suits(m) {
 			ids = append(ids, m.Agent.String())
 		}
 	}
@@ -394,9 +394,9 @@ func (s *State) YouMayVote(r *Request, by Caller, now time.Time) (bool, string) 
 		return false, NotAVote
 	case s.Request(r.RequestID()) == nil || s.Deleted() || !s.votable(r, now):
 		return false, ErrRequestClosed.Code
-	case by.Agent == r.AgentID(), !elector && by.Agent.Zero() && by.Org == r.owner():
+	case by.Agent == r.AgentID(), !elector && by.Agent.Zero() && by.Owns(r.owner(), r.AgentID()):
 		return false, OwnRequest
-	case elector && by.Agent.Zero() && s.several(by.Org, entitled):
+	case elector && by.Agent.Zero() && s.several(by, entitled):
 		return false, NoActingAgent
 	case !elector:
 		return false, ErrNotInElectorate.Code

@@ -124,7 +124,7 @@ func (s *State) View(q GetView, now time.Time) (v View, err error) {
 	}
 	v = View{Info: s.Info, Members: len(s.members), MLSPending: s.AwaitingLeaf() > 0 || len(s.abandoned) > 0, Frozen: Frozen(s)}
 	if q.Access {
-		v.Access = s.AccessOf(q.Org)
+		v.Access = s.AccessOf(q.Caller)
 	}
 	if q.MemberIDs {
 		v.MemberIDs = make([]parley.AgentID, len(s.members))
@@ -133,7 +133,7 @@ func (s *State) View(q GetView, now time.Time) (v View, err error) {
 		}
 	}
 	if q.FirstMembers {
-		v.FirstMembers = s.firstMembers(q.Org)
+		v.FirstMembers = s.firstMembers(q.Caller)
 	}
 	if len(q.Agents) > 0 {
 		v.Agents = make([]Standing, len(q.Agents))
@@ -150,11 +150,11 @@ func (s *State) View(q GetView, now time.Time) (v View, err error) {
 	return v, nil
 }
 
-// firstMembers returns an organization's first member and its first admin.
-func (s *State) firstMembers(org parley.OrgID) (ids []parley.AgentID) {
+// firstMembers returns a caller's first member and its first admin.
+func (s *State) firstMembers(by Caller) (ids []parley.AgentID) {
 	for _, m := range s.members {
 		switch {
-		case m.Org != org:
+		case !by.seated(m):
 		case m.Role == Admin:
 			return append(ids, m.Agent)
 		case ids == nil:
@@ -232,7 +232,7 @@ func (s *State) onlyMember(by Caller) Caller {
 	}
 	named := by
 	for _, m := range s.members {
-		if m.Org != by.Org {
+		if !by.seated(m) {
 			continue
 		}
 		if !named.Agent.Zero() {

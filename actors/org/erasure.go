@@ -58,7 +58,7 @@ func decideRelease(s *State, now time.Time) []Event {
 func (s *State) evolveErasureBegun(e *ErasureBegun) {
 	s.ErasingMs = e.AtMs
 	for _, c := range s.Credentials {
-		if c.Live() {
+		if c.RevokedMs == 0 {
 			c.RevokedMs = e.AtMs
 		}
 	}

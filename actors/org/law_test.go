@@ -36,7 +36,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 			ContactEmail: clearable.Draw(t, "email"), CountryCode: clearable.Draw(t, "country"),
 		}
 	case 2:
-		return org.AddCredential{ClientID: client}
+		return org.AddCredential{ClientID: client, Scope: rapid.SampledFrom(parley.Scopes).Draw(t, "scope")}
 	case 3:
 		return org.RevokeCredential{ClientID: client}
 	case 4:
@@ -94,10 +94,10 @@ func law(t *rapid.T, turn turn) {
 	if len(turn.Events) > 0 && proto.Equal(before, after) {
 		t.Fatalf("%v changed nothing", turn.Events)
 	}
-	if live(after) == 0 {
+	if lasting(after) == 0 {
 		t.Fatalf("%v locked the organization out", turn.Command)
 	}
-	if fewer := live(after) < live(before); fewer != (after.Epoch > before.Epoch) {
+	if fewer := unrevoked(after) < unrevoked(before); fewer != (after.Epoch > before.Epoch) {
 		t.Fatalf("the epoch must rise if and only if a credential ends: %v, %v", before, after)
 	}
 	if after.ActiveAgents < 0 || after.ActiveGroups < 0 {
@@ -154,10 +154,20 @@ func lawOfCounts(t *rapid.T, turn turn) {
 	}
 }
 
-func live(s *org.State) int {
-	n := 0
+// unrevoked counts the credentials that were not revoked, lasting those of scope org that never
+// expire.
+func unrevoked(s *org.State) (n int) {
 	for _, c := range s.GetCredentials() {
-		if c.Live() {
+		if c.RevokedMs == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func lasting(s *org.State) (n int) {
+	for _, c := range s.GetCredentials() {
+		if c.RevokedMs == 0 && c.ExpiresMs == 0 && c.Reach() == parley.ScopeOrg {
 			n++
 		}
 	}

@@ -49,6 +49,38 @@ func TestOracleControl(t *testing.T) {
 			}
 			return events, err
 		}),
+		"a credential of another scope counts as the last": deciding(func(s *org.State, c org.RevokeCredential, now time.Time) ([]org.Event, error) {
+			if one := s.Credential(c.ClientID); one.Live(now) && one.Reach() != parley.ScopeOrg {
+				return nil, org.ErrLastCredential
+			}
+			return org.Decide(s, c, now)
+		}),
+		"a credential that expires keeps the organization": deciding(func(s *org.State, c org.RevokeCredential, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			other := func(o *org.Credential) bool {
+				return o.Client() != c.ClientID && o.Live(now) && o.Reach() == parley.ScopeOrg
+			}
+			if errors.Is(err, org.ErrLastCredential) && slices.ContainsFunc(s.GetCredentials(), other) {
+				return []org.Event{&org.CredentialRevoked{ClientId: c.ClientID.Bytes(), AtMs: now.UnixMilli()}}, nil
+			}
+			return events, err
+		}),
+		"an end that has passed": deciding(func(s *org.State, c org.AddCredential, now time.Time) ([]org.Event, error) {
+			if !c.Expires.IsZero() && !c.Expires.After(now) {
+				c.Expires = now.Add(time.Hour)
+			}
+			return org.Decide(s, c, now)
+		}),
+		"a limit that is lost": evolving(func(s *org.State, e *org.CredentialAdded) {
+			for _, c := range s.Credentials {
+				c.Agents = nil
+			}
+		}),
+		"a scope that is lost": evolving(func(s *org.State, e *org.CredentialAdded) {
+			for _, c := range s.Credentials {
+				c.Scope = ""
+			}
+		}),
 		"one agent over the limit": deciding(func(s *org.State, c org.AddAgent, now time.Time) ([]org.Event, error) {
 			if c.AgentLimit != nil {
 				more := *c.AgentLimit + 1

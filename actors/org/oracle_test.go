@@ -42,23 +42,8 @@ type record struct {
 	proofs, raised int64
 }
 
-type credential struct {
-	client    parley.ClientID
-	hash      string
-	createdMs int64
-	live      bool
-}
-
-// forget drops credentials that were revoked thirty days ago.
-func (o *oracle) forget(now time.Time) {
-	o.credentials = slices.DeleteFunc(o.credentials, func(c credential) bool {
-		return !c.live && now.Sub(o.revokedAt[c.client]) >= 30*24*time.Hour
-	})
-}
-
 // oracle is an organization as the specification describes it.
 type oracle struct {
-	revokedAt map[parley.ClientID]time.Time
 	record
 	exists bool
 	limits map[string]int
@@ -93,7 +78,9 @@ func look(l *life) any {
 		if found := s.Credential(c.Client()); found != c {
 			panic("a client id twice")
 		}
-		seen.credentials = append(seen.credentials, credential{c.Client(), string(c.SecretHash), c.CreatedMs, c.Live()})
+		seen.credentials = append(seen.credentials, credential{
+			c.Client(), string(c.SecretHash), c.CreatedMs, c.Reach(), fmt.Sprint(c.Only()), c.ExpiresMs, c.RevokedMs,
+		})
 	}
 	return seen
 }
@@ -112,12 +99,7 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 	case org.Change:
 		return o.change(c)
 	case org.AddCredential:
-		if o.credential(c.ClientID) != nil {
-			return actorstest.Accepted("again")
-		}
-		o.forget(now)
-		o.credentials = append(o.credentials, credential{c.ClientID, string(c.SecretHash), now.UnixMilli(), true})
-		return actorstest.Accepted("added")
+		return o.add(c, now)
 	case org.RevokeCredential:
 		return o.revoke(c.ClientID, now)
 	case org.AddAgent:
@@ -197,7 +179,9 @@ func (o *oracle) erase(now time.Time) actorstest.Verdict {
 	o.erasing = now.UnixMilli()
 	o.ended++
 	for i := range o.credentials {
-		o.credentials[i].live = false
+		if o.credentials[i].revoked == 0 {
+			o.credentials[i].revoked = now.UnixMilli()
+		}
 	}
 	return actorstest.Accepted("begun")
 }
@@ -221,7 +205,7 @@ func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
 	o.exists, o.limits = true, map[string]int{}
 	o.record = record{
 		id: c.ID, name: c.Name, slug: c.Slug, email: c.Email, tier: c.Tier, createdMs: now.UnixMilli(),
-		credentials: []credential{{c.ClientID, string(c.SecretHash), now.UnixMilli(), true}},
+		credentials: []credential{{client: c.ClientID, hash: string(c.SecretHash), createdMs: now.UnixMilli(), scope: "org", agents: "[]"}},
 	}
 	return actorstest.Accepted("registered")
 }
@@ -323,39 +307,6 @@ func (o *oracle) change(c org.Change) actorstest.Verdict {
 	return actorstest.Accepted("changed")
 }
 
-func (o *oracle) credential(client parley.ClientID) *credential {
-	for i := range o.credentials {
-		if o.credentials[i].client == client {
-			return &o.credentials[i]
-		}
-	}
-	return nil
-}
-
-func (o *oracle) revoke(client parley.ClientID, now time.Time) actorstest.Verdict {
-	c, live := o.credential(client), 0
-	for _, other := range o.credentials {
-		if other.live {
-			live++
-		}
-	}
-	switch {
-	case c == nil:
-		return actorstest.Refused("no such credential", "404 not_found")
-	case !c.live:
-		return actorstest.Accepted("again")
-	case live == 1:
-		return actorstest.Refused("the last", "409 last_credential")
-	}
-	c.live = false
-	if o.revokedAt == nil {
-		o.revokedAt = map[parley.ClientID]time.Time{}
-	}
-	o.revokedAt[client] = now
-	o.ended++
-	return actorstest.Accepted("revoked")
-}
-
 // addAgent checks the state before the quota.
 func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 	if c.NameTaken {
@@ -401,7 +352,7 @@ var (
 	})
 )
 
-func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
+func wish(t *rapid.T, o *oracle, now time.Time) org.Command {
 	kind := wishes.Draw(t, "wish")
 	if !o.exists && rapid.Bool().Draw(t, "at last") {
 		kind = "register"
@@ -423,7 +374,14 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		}
 		return c
 	case "add-credential":
-		return org.AddCredential{ClientID: client(), SecretHash: []byte("further")}
+		c := org.AddCredential{ClientID: client(), SecretHash: []byte("further"), Scope: rapid.SampledFrom(parley.Scopes).Draw(t, "scope")}
+		if c.Scope != parley.ScopeOrg && rapid.Bool().Draw(t, "limited") {
+			c.Agents = []parley.AgentID{actorstest.Named("alice"), actorstest.Named("bob")}
+		}
+		if rapid.Bool().Draw(t, "expiring") {
+			c.Expires = now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Millisecond, 24 * time.Hour}).Draw(t, "expires"))
+		}
+		return c
 	case "revoke-credential":
 		return org.RevokeCredential{ClientID: client()}
 	case "add-group":
@@ -466,7 +424,7 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 	Cases: []string{
 		"Register: registered", "Register: again",
 		"Change: no organization", "Change: slug", "Change: nothing new", "Change: changed",
-		"AddCredential: no organization", "AddCredential: again", "AddCredential: added",
+		"AddCredential: no organization", "AddCredential: again", "AddCredential: added as org", "AddCredential: added as agents", "AddCredential: added as read", "AddCredential: expires in the past",
 		"RevokeCredential: no organization", "RevokeCredential: no such credential", "RevokeCredential: again",
 		"RevokeCredential: the last", "RevokeCredential: revoked",
 		"AddAgent: no organization", "AddAgent: name taken", "AddAgent: over quota", "AddAgent: added",
@@ -493,7 +451,7 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
 		"ErrGroupNameTaken": org.ErrGroupNameTaken, "ErrNoSuchTier": org.ErrNoSuchTier, "ErrBadLimit": org.ErrBadLimit,
 		"ErrUnknownChallenge": org.ErrUnknownChallenge, "ErrChallengeUsed": org.ErrChallengeUsed, "ErrChallengeExpired": org.ErrChallengeExpired, "ErrWorkloadTaken": org.ErrWorkloadTaken,
-		"ErrErasing": org.ErrErasing, "ErrHeld": org.ErrHeld,
+		"ErrErasing": org.ErrErasing, "ErrHeld": org.ErrHeld, "ErrExpiresEarly": org.ErrExpiresEarly,
 	},
 }
 

@@ -41,20 +41,6 @@ func (c *Credential) Client() (id parley.ClientID) {
 	return id
 }
 
-// Live reports whether the credential can obtain tokens, and whether its tokens are
-// valid.
-func (c *Credential) Live() bool { return c != nil && c.RevokedMs == 0 }
-
-func (s *State) liveCredentials() int {
-	n := 0
-	for _, c := range s.GetCredentials() {
-		if c.Live() {
-			n++
-		}
-	}
-	return n
-}
-
 // Command asks for a change of an organization.
 //
 //sumtype:decl
@@ -80,6 +66,13 @@ type Register struct {
 type AddCredential struct {
 	ClientID   parley.ClientID
 	SecretHash []byte
+	Scope      parley.Scope
+	// Agents are those to which it is limited, nil if it is not. The caller has checked that they
+	// are active ones of the organization.
+	Agents      []parley.AgentID
+	Description string
+	// Expires is when its end is due, zero for never.
+	Expires time.Time
 }
 
 // RevokeCredential revokes a credential and its tokens.
@@ -299,7 +292,8 @@ var (
 	ErrSlugImmutable     = parley.Refuse(parley.Conflict, "slug_immutable", "An organization's slug cannot change.")
 	// ErrLastCredential keeps an organization from locking itself out, because it has no
 	// other way to regain access.
-	ErrLastCredential = parley.Refuse(parley.Conflict, "last_credential", "The last live credential cannot be revoked. Add another one first.")
+	ErrLastCredential = parley.Refuse(parley.Conflict, "last_credential", "The last live credential of scope org that does not expire cannot be revoked. Add another one first.")
+	ErrExpiresEarly   = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, expires_at must be in the future").With("loc", "expires_at")
 	ErrNameTaken      = parley.Refuse(parley.Conflict, "name_taken", "An agent of your organization has or had this name.")
 	ErrGroupNameTaken = ErrNameTaken.Saying("A group of your organization has or had this name.")
 	// ErrQuotaExceeded carries quota, limit, used and resets_at.
@@ -418,14 +412,16 @@ func Evolve(s *State, e Event) {
 	case *Registered:
 		s.Id, s.Name, s.Slug, s.ContactEmail = e.Id, e.Name, e.Slug, e.ContactEmail
 		s.TrustTier, s.CreatedMs = e.TrustTier, e.AtMs
-		s.addCredential(e.ClientId, e.SecretHash, e.AtMs)
+		s.Credentials = append(s.Credentials, &Credential{ClientId: e.ClientId, SecretHash: e.SecretHash, CreatedMs: e.AtMs})
 	case *Changed:
 		evolveChanged(s, e)
 	case *CredentialAdded:
 		s.Credentials = slices.DeleteFunc(s.Credentials, func(c *Credential) bool {
 			return slices.ContainsFunc(e.Forgotten, func(id []byte) bool { return bytes.Equal(id, c.GetClientId()) })
 		})
-		s.addCredential(e.ClientId, e.SecretHash, e.AtMs)
+		s.Credentials = append(s.Credentials, &Credential{
+			ClientId: e.ClientId, SecretHash: e.SecretHash, CreatedMs: e.AtMs, Scope: e.Scope, Agents: e.Agents, Description: e.Description, ExpiresMs: e.ExpiresMs,
+		})
 	case *CredentialRevoked:
 		var id parley.ClientID
 		copy(id[:], e.ClientId)
@@ -468,8 +464,4 @@ func Evolve(s *State, e Event) {
 	case *ErasureBegun:
 		s.evolveErasureBegun(e)
 	}
-}
-
-func (s *State) addCredential(client, secretHash []byte, atMs int64) {
-	s.Credentials = append(s.Credentials, &Credential{ClientId: client, SecretHash: secretHash, CreatedMs: atMs})
 }

@@ -28,8 +28,16 @@ type Credential struct {
 	ClientId   []byte                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	SecretHash []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	CreatedMs  int64                  `protobuf:"varint,3,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
-	// Zero while the credential is live.
-	RevokedMs     int64 `protobuf:"varint,4,opt,name=revoked_ms,json=revokedMs,proto3" json:"revoked_ms,omitempty"`
+	// Zero while the credential is not revoked.
+	RevokedMs int64 `protobuf:"varint,4,opt,name=revoked_ms,json=revokedMs,proto3" json:"revoked_ms,omitempty"`
+	// Empty means org.
+	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	// The agents to which it is limited; none means that it is not.
+	Agents [][]byte `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Empty means none.
+	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
+	// Zero means never.
+	ExpiresMs     int64 `protobuf:"varint,8,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -88,6 +96,34 @@ func (x *Credential) GetCreatedMs() int64 {
 func (x *Credential) GetRevokedMs() int64 {
 	if x != nil {
 		return x.RevokedMs
+	}
+	return 0
+}
+
+func (x *Credential) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *Credential) GetAgents() [][]byte {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *Credential) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Credential) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
 	}
 	return 0
 }
@@ -623,7 +659,12 @@ type CredentialAdded struct {
 	SecretHash []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	AtMs       int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// Client ids of revoked credentials that leave with this, and their rows too.
-	Forgotten     [][]byte `protobuf:"bytes,4,rep,name=forgotten,proto3" json:"forgotten,omitempty"`
+	Forgotten [][]byte `protobuf:"bytes,4,rep,name=forgotten,proto3" json:"forgotten,omitempty"`
+	// As in Credential.
+	Scope         string   `protobuf:"bytes,6,opt,name=scope,proto3" json:"scope,omitempty"`
+	Agents        [][]byte `protobuf:"bytes,7,rep,name=agents,proto3" json:"agents,omitempty"`
+	Description   string   `protobuf:"bytes,8,opt,name=description,proto3" json:"description,omitempty"`
+	ExpiresMs     int64    `protobuf:"varint,9,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -684,6 +725,34 @@ func (x *CredentialAdded) GetForgotten() [][]byte {
 		return x.Forgotten
 	}
 	return nil
+}
+
+func (x *CredentialAdded) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *CredentialAdded) GetAgents() [][]byte {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *CredentialAdded) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *CredentialAdded) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
 }
 
 // CredentialRevoked: a credential and the tokens it bought are no longer good.
@@ -1473,7 +1542,7 @@ var File_actors_org_org_proto protoreflect.FileDescriptor
 
 const file_actors_org_org_proto_rawDesc = "" +
 	"\n" +
-	"\x14actors/org/org.proto\x12\rparley.v1.org\"\x88\x01\n" +
+	"\x14actors/org/org.proto\x12\rparley.v1.org\"\xf7\x01\n" +
 	"\n" +
 	"Credential\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x1f\n" +
@@ -1482,7 +1551,12 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\n" +
 	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
-	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\"F\n" +
+	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\x12\x14\n" +
+	"\x05scope\x18\x05 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06agents\x18\x06 \x03(\fR\x06agents\x12 \n" +
+	"\vdescription\x18\a \x01(\tR\vdescription\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\b \x01(\x03R\texpiresMs\"F\n" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
@@ -1544,13 +1618,18 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\a\n" +
 	"\x05_nameB\x10\n" +
 	"\x0e_contact_emailB\x0f\n" +
-	"\r_country_code\"\x88\x01\n" +
+	"\r_country_code\"\xf7\x01\n" +
 	"\x0fCredentialAdded\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
 	"secretHash\x12\x13\n" +
 	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x1c\n" +
-	"\tforgotten\x18\x04 \x03(\fR\tforgottenJ\x04\b\x05\x10\x06\"E\n" +
+	"\tforgotten\x18\x04 \x03(\fR\tforgotten\x12\x14\n" +
+	"\x05scope\x18\x06 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06agents\x18\a \x03(\fR\x06agents\x12 \n" +
+	"\vdescription\x18\b \x01(\tR\vdescription\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\t \x01(\x03R\texpiresMsJ\x04\b\x05\x10\x06\"E\n" +
 	"\x11CredentialRevoked\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +

@@ -44,7 +44,11 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 			ContactEmail: clearable(l, "email"), CountryCode: clearable(l, "country"),
 		}
 	case "add-credential":
-		return org.AddCredential{ClientID: parley.ClientID(l.ID("id")), SecretHash: []byte("hash")}
+		c := org.AddCredential{ClientID: parley.ClientID(l.ID("id")), SecretHash: []byte("hash"), Scope: parley.Scope(l.Text("scope"))}
+		if minutes := l.Number("minutes"); minutes != nil {
+			c.Expires = actorstest.Epoch.Add(time.Duration(*minutes) * time.Minute)
+		}
+		return c
 	case "revoke-credential":
 		return org.RevokeCredential{ClientID: parley.ClientID(l.ID("id"))}
 	case "add-agent":
@@ -163,7 +167,7 @@ func show(life *life) string {
 	}
 	return fmt.Sprintf("%q slug=%s email=%q country=%q tier=%d, %d agents, %d of %d credentials live, epoch %d%s",
 		s.GetName(), s.GetSlug(), s.GetContactEmail(), s.GetCountryCode(), s.GetTrustTier(),
-		s.GetActiveAgents(), live(s), len(s.GetCredentials()), s.GetEpoch(), groups)
+		s.GetActiveAgents(), unrevoked(s), len(s.GetCredentials()), s.GetEpoch(), groups)
 }
 
 func TestGolden(t *testing.T) {
@@ -174,7 +178,9 @@ func TestGolden(t *testing.T) {
 		t, "testdata/events.golden", rules,
 		&org.State{
 			Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", CountryCode: "CH", TrustTier: 1, CreatedMs: at,
-			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
+			Credentials: []*org.Credential{{
+				ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1, Scope: "agents", Agents: [][]byte{agent}, Description: "a host", ExpiresMs: at + 9,
+			}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
 			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3, ErasingMs: at + 7, HeldMs: at + 8,
@@ -187,7 +193,9 @@ func TestGolden(t *testing.T) {
 			&org.Changed{
 				Name: proto.String("Acme"), ContactEmail: proto.String("b@acme.example"), CountryCode: proto.String(""), AtMs: at,
 			},
-			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at, Forgotten: [][]byte{id}},
+			&org.CredentialAdded{
+				ClientId: client, SecretHash: hash, AtMs: at, Forgotten: [][]byte{id}, Scope: "agents", Agents: [][]byte{agent}, Description: "a host", ExpiresMs: at + 9,
+			},
 			&org.CredentialRevoked{ClientId: client, AtMs: at},
 			&org.AgentAdded{AgentId: agent, AtMs: at},
 			&org.AgentRetired{AgentId: agent, AtMs: at},
@@ -258,4 +266,59 @@ func TestCredentialsAreBounded(t *testing.T) {
 	if _, err := add(); err != nil || len(s.GetCredentials()) != parley.CredentialsMax+1 || s.Credential(last) == nil {
 		t.Errorf("after thirty days %d are kept, %v", len(s.GetCredentials()), err)
 	}
+}
+
+// TestScopedCredentialsAreBounded: those of other scopes have a limit of their own, which is higher
+// in tier 3, and do not keep an organization from being locked out. Expired ones do not count.
+func TestScopedCredentialsAreBounded(t *testing.T) {
+	s, now := &org.State{}, actorstest.Epoch
+	do := func(c org.Command) error {
+		events, err := org.Decide(s, c, now)
+		for _, e := range events {
+			org.Evolve(s, e)
+		}
+		return err
+	}
+	made := 0
+	add := func(scope parley.Scope, expires time.Time) error {
+		made++
+		return do(org.AddCredential{ClientID: actorstest.Named(fmt.Sprint("client ", made)), SecretHash: []byte("hash"), Scope: scope, Expires: expires})
+	}
+	over := func(err error, limit int) {
+		t.Helper()
+		refusal := (*parley.Refusal)(nil)
+		if !errors.As(err, &refusal) || refusal.Extra["quota"] != "scoped_credentials" || refusal.Extra["limit"] != limit || refusal.Extra["used"] != limit {
+			t.Fatalf("one too many: %v", err)
+		}
+	}
+	first := parley.ClientID(actorstest.Named("first"))
+	if err := do(org.Register{ID: actorstest.Named("acme"), ClientID: first, SecretHash: []byte("hash"), Tier: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range parley.ScopedCredentialsMax {
+		if err := add(parley.Scopes[1+i%2], now.Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over(add(parley.ScopeRead, time.Time{}), parley.ScopedCredentialsMax)
+	if err := do(org.RevokeCredential{ClientID: first}); !errors.Is(err, org.ErrLastCredential) {
+		t.Fatalf("the only one of scope org: %v", err)
+	}
+	if err := add(parley.ScopeOrg, now.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(org.RevokeCredential{ClientID: first}); !errors.Is(err, org.ErrLastCredential) {
+		t.Fatalf("the only one that does not expire: %v", err)
+	}
+	now = now.Add(time.Minute)
+	if err := add(parley.ScopeRead, time.Time{}); err != nil || len(s.GetCredentials()) != 1+parley.RevokedCredentialsMax {
+		t.Fatalf("after the others have expired: %v, %d are kept", err, len(s.GetCredentials()))
+	}
+	s.TrustTier = org.TierMax
+	for range parley.ScopedCredentialsTier3 - 1 {
+		if err := add(parley.ScopeAgents, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over(add(parley.ScopeAgents, time.Time{}), parley.ScopedCredentialsTier3)
 }

@@ -14,18 +14,18 @@ import (
 
 // SeatHolder returns an agent of an organization that is, or ever was, a member of a
 // group; the zero id if there is none.
-func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, org parley.OrgID) (holder parley.AgentID, err error) {
-	err = q.SeatHolders(ctx, id, org, func(a parley.AgentID, _ []uint32) bool {
+func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, by parley.Principal) (holder parley.AgentID, err error) {
+	err = q.SeatHolders(ctx, id, by, func(a parley.AgentID, _ []uint32) bool {
 		holder = a
 		return false
 	})
 	return holder, err
 }
 
-// SeatHolders calls fn once for each agent of an organization that is, or ever was, a
-// member of a group, with the numbers of its seats, until fn returns false. The first of
-// them, which journal.HolderTable names, comes first.
-func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.OrgID, fn func(of parley.AgentID, seats []uint32) bool) error {
+// SeatHolders calls fn once for each agent of a principal that is, or ever was, a member of a
+// group, with the numbers of its seats, until fn returns false. The first of an organization,
+// which journal.HolderTable names, comes first.
+func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, by parley.Principal, fn func(of parley.AgentID, seats []uint32) bool) error {
 	var first parley.AgentID
 	more := false
 	held := func(v journal.View, a parley.AgentID) error {
@@ -35,6 +35,18 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 		}
 		return err
 	}
+	if by.Only != nil {
+		return q.view(ctx, func(v journal.View) error {
+			more = true
+			for i := 0; i < len(by.Only) && more; i++ {
+				if err := held(v, by.Only[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	org := by.Org
 	err := q.view(ctx, func(v journal.View) error {
 		row, found, err := v.Row(id.Slot(), journal.HolderTable, record.HolderKey(id, org))
 		if err != nil || !found {
@@ -68,13 +80,13 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 const copiesPerRow = 32
 
 // Correspondents returns the agents that have exchanged messages, in a group's
-// conversation, with the agents that an organization has or had in the group. It
+// conversation, with the agents that a principal has or had in the group. It
 // includes senders and recipients, whether or not they still are members, each with the
-// time of such a message. The organization's own agents are included, with the zero
+// time of such a message. The principal's own agents are included, with the zero
 // time if they have no message among the newest of the conversation that were read.
-func (q *Groups) Correspondents(ctx context.Context, id parley.ConversationID, host parley.GroupID, org parley.OrgID) (map[parley.AgentID]time.Time, error) {
+func (q *Groups) Correspondents(ctx context.Context, id parley.ConversationID, host parley.GroupID, by parley.Principal) (map[parley.AgentID]time.Time, error) {
 	c := &correspondents{own: map[parley.AgentID]bool{}, since: map[parley.AgentID]int64{}, budget: q.limits.CorrespondentRows}
-	err := q.SeatHolders(ctx, host, org, func(a parley.AgentID, seats []uint32) bool {
+	err := q.SeatHolders(ctx, host, by, func(a parley.AgentID, seats []uint32) bool {
 		c.own[a], c.seats = true, append(c.seats, seats...)
 		return true
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"parley/actors/org"
 	"parley/actors/record"
@@ -77,6 +78,19 @@ func (q *Orgs) Used(ctx context.Context, id parley.OrgID) (used journal.Usage, e
 		return err
 	})
 	return used, err
+}
+
+// LastToken returns the hour in which a credential of an organization last got a token; zero if it
+// has not.
+func (q *Orgs) LastToken(ctx context.Context, id parley.OrgID, client parley.ClientID) (at time.Time, err error) {
+	err = q.row(ctx, func(v journal.View) error {
+		value, found, err := v.Row(id.Slot(), journal.TokenTable, record.TokenKey(id, client))
+		if found && err == nil {
+			at, _ = record.HourOf(value)
+		}
+		return err
+	})
+	return at, err
 }
 
 // OpenReports returns how many reports are open, of all organizations.

@@ -62,6 +62,7 @@ var (
 	cardContent         = single("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it")
 	keyPackageContent   = single("key-package-content", "each MLS KeyPackage lies in the slot of its agent and is the one that its key names")
 	activityRows        = single("activity-rows", "each hour of activity is of an agent, and lies in its slot")
+	tokenRows           = single("token-rows", "each hour of a credential's last token lies in the slot of its organization")
 	registrations       = single("registrations", "a solved challenge has made its organization")
 	keyLogEntries       = single("key-log-entries", "entries of the key log are numbered without gaps, name the keys that the agent had, and lie where they are looked for")
 	workloadIdentities  = single("workload-identities", "each SPIFFE id finds the organization that has proven it")

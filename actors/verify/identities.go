@@ -223,6 +223,15 @@ func (r row) activity() {
 	r.holds(activityRows, ok, where, "its hour of activity has %d bytes", len(r.value))
 }
 
+// token checks the row with the hour in which a credential last got a token. The credential may
+// have been forgotten while the row was under way.
+func (r row) token() {
+	id, where := parley.IDFromBytes[parley.OrgID](r.key[:16]), "organization "+idText(r.key[:16])
+	_, ok := record.HourOf(r.value)
+	r.holds(tokenRows, r.slot == id.Slot() || r.slot == parley.Slots, where, "an hour of its tokens is in slot %d, where nobody looks for it", r.slot)
+	r.holds(tokenRows, ok, where, "an hour of its tokens has %d bytes", len(r.value))
+}
+
 // keyPackage checks the row of a KeyPackage, or of one that was claimed, in its agent's
 // slot. It is never in an outbox: the agent itself writes it.
 func (r row) keyPackage() {

@@ -78,6 +78,7 @@ var families = map[journal.Table]family{
 	journal.MLSMemberTable:    {check: row.mlsMember},
 	journal.ReportTable:       {key: of(32), check: row.report},
 	journal.ClosedReportTable: {key: of(36), check: row.report},
+	journal.TokenTable:        {key: of(32), check: row.token},
 }
 
 // readTables checks all rows of the tables.

@@ -56,22 +56,15 @@ type ExportedOrg struct {
 	TierGrantedAt *Time `json:"tier_granted_at"`
 	TierLowered   bool  `json:"tier_lowered"`
 	// Allowances are the limits that the operator has set for the organization.
-	Allowances  []ExportedAllowance  `json:"allowances"`
-	Credentials []ExportedCredential `json:"credentials"`
-	Export      ExportInfo           `json:"export"`
+	Allowances  []ExportedAllowance `json:"allowances"`
+	Credentials []Credential        `json:"credentials"`
+	Export      ExportInfo          `json:"export"`
 }
 
 // ExportedAllowance is a limit in place of that of the tier; null means no limit.
 type ExportedAllowance struct {
 	Quota string `json:"quota"`
 	Limit *int   `json:"limit"`
-}
-
-// ExportedCredential is a pair of client credentials, without the secret.
-type ExportedCredential struct {
-	ClientID  parley.ClientID `json:"client_id"`
-	CreatedAt Time            `json:"created_at"`
-	RevokedAt *Time           `json:"revoked_at"`
 }
 
 // ExportInfo describes the export.

@@ -100,8 +100,7 @@ type Solve struct {
 	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution" example:"48213"`
 }
 
-// Credentials authenticate an organization: the answer of POST /auth/register/solve and
-// of POST /org/credentials.
+// Credentials authenticate an organization: the answer of POST /auth/register/solve.
 type Credentials struct {
 	OrgID    parley.OrgID    `json:"org_id"`
 	OrgSlug  string          `json:"org_slug"`
@@ -128,11 +127,59 @@ type VerifiedEmail struct {
 	TrustTier int `json:"trust_tier"`
 }
 
-// CreateCredentials creates a second pair of credentials: POST /org/credentials.
-type CreateCredentials struct{}
+// CreateCredential adds a credential: POST /org/credentials.
+type CreateCredential struct {
+	Description *string `json:"description,omitzero" maxLength:"200" example:"The invoice agent's host."`
+	// Scope is org for everything, agents for what some agents do, read for reading.
+	Scope string `json:"scope,omitzero" default:"org" enum:"org,agents,read" example:"agents"`
+	// AgentIDs are the agents to which the credential is limited. The scope agents needs them.
+	AgentIDs []parley.AgentID `json:"agent_ids,omitzero" minItems:"1" maxItems:"100" example:"[\"01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1\"]"`
+	// ExpiresAt is when the credential and its tokens end; without it they do not.
+	ExpiresAt *Time `json:"expires_at,omitzero" example:"2099-01-01T00:00:00.000000Z"`
+}
 
-// DeleteCredentials revokes a pair: DELETE /org/credentials/{client_id}.
-type DeleteCredentials struct {
+// Check checks that the scope and the agents fit.
+func (in *CreateCredential) Check() []FieldError {
+	var wrong string
+	switch {
+	case in.Scope == string(parley.ScopeAgents) && in.AgentIDs == nil:
+		wrong = "the scope agents needs agent_ids"
+	case in.Scope == string(parley.ScopeOrg) && in.AgentIDs != nil:
+		wrong = "the scope org is not limited to agents"
+	default:
+		return nil
+	}
+	return []FieldError{{Loc: []any{"body", "agent_ids"}, Msg: "Value error, " + wrong, Type: valueError}}
+}
+
+// Credential is one of an organization's credentials.
+type Credential struct {
+	ClientID parley.ClientID `json:"client_id"`
+	Scope    string          `json:"scope" enum:"org,agents,read"`
+	// AgentIDs are the agents to which it is limited; null means that it is not.
+	AgentIDs    *[]parley.AgentID `json:"agent_ids"`
+	Description *string           `json:"description"`
+	CreatedAt   Time              `json:"created_at"`
+	ExpiresAt   *Time             `json:"expires_at"`
+	RevokedAt   *Time             `json:"revoked_at"`
+}
+
+// CreatedCredential is a new credential. ClientSecret is shown only here; the service stores only
+// a hash.
+type CreatedCredential struct {
+	Credential
+	ClientSecret string `json:"client_secret"`
+}
+
+// ListedCredential is a credential in GET /org/credentials. LastUsedAt is the hour of the last
+// token that was issued to it; null means none yet.
+type ListedCredential struct {
+	Credential
+	LastUsedAt *Time `json:"last_used_at"`
+}
+
+// DeleteCredential revokes a credential: DELETE /org/credentials/{client_id}.
+type DeleteCredential struct {
 	ClientID parley.ClientID `json:"-" path:"client_id" required:"true"`
 }
 

@@ -55,8 +55,15 @@ const (
 	SVIDBytesMax        = 16 << 10
 	SVIDCertificatesMax = 8
 	NonceMax            = 64
-	// CredentialsMax is how many live credentials an organization may have.
-	CredentialsMax = 10
+	// CredentialsMax is how many live credentials of scope org an organization may have,
+	// ScopedCredentialsMax how many others, ScopedCredentialsTier3 if its trust tier is 3.
+	CredentialsMax         = 10
+	ScopedCredentialsMax   = 100
+	ScopedCredentialsTier3 = 1000
+	// CredentialAgentsMax is how many agents a credential may be limited to.
+	CredentialAgentsMax = 100
+	// CredentialTextMax bounds a credential's description, in characters.
+	CredentialTextMax = 200
 	// RevokedCredentialsKept is how long a revoked credential stays in the state of its
 	// organization; RevokedCredentialsMax is how many of them stay at most.
 	RevokedCredentialsKept = 30 * 24 * time.Hour

@@ -20,8 +20,10 @@ const (
 	QuotaInvitations         = "invitations_per_day"
 	QuotaInvitationsPerAgent = "invitations_per_agent"
 	QuotaReports             = "reports_per_day"
-	// QuotaBlocks is no quota of organizations.
-	QuotaBlocks = "blocks"
+	// These are no quotas of organizations in GET /org/quotas.
+	QuotaBlocks            = "blocks"
+	QuotaCredentials       = "credentials"
+	QuotaScopedCredentials = "scoped_credentials"
 )
 
 type payerKey struct{}

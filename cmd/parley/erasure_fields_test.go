@@ -11,6 +11,7 @@ var excused = map[string]string{
 	"PATCH /org body.country_code":                      "two letters",
 	"PUT /agents/{id}/card body.svc.languages[]":        "letters in parts of eight",
 	"PUT /agents/{id}/key-binding body.signed_at":       "an instant",
+	"POST /org/credentials body.expires_at":             "an instant",
 	"POST /agents/{id}/keys body.key_binding.signed_at": "an instant",
 	"POST /a2a/{handle} query.A2A-Version":              "another place of the header, which has one",
 }

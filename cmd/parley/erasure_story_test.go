@@ -153,7 +153,7 @@ func (x *story) register(f fate) *party {
 	}
 	p.token = "Bearer " + granted["access_token"].(string)
 	x.watch(never, "access token", p.token[strings.LastIndexByte(p.token, '.')+1:])
-	p.do(201, "POST /org/credentials", nil, nil)
+	p.do(201, "POST /org/credentials", nil, object{"scope": "read", "description": x.canary(f, "description"), "expires_at": "2099-01-01T00:00:00Z"})
 	p.do(200, "PATCH /org", nil, object{"name": "Now " + x.canary(f, "name"), "contact_email": x.canary(f, "contact_email") + "@private.example", "slug": p.slug, "country_code": "SE"})
 	for i := range p.agents {
 		p.agents[i] = p.agent()

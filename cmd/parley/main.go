@@ -17,6 +17,7 @@ import (
 
 	"parley/cmd/parley/cli"
 	"parley/cmd/parley/cli/a2a"
+	"parley/cmd/parley/cli/credential"
 	"parley/cmd/parley/cli/directory"
 	"parley/cmd/parley/cli/webhook"
 	"parley/cmd/parley/datadir"
@@ -33,26 +34,27 @@ type commands struct {
 	Demo  demo.DemoCmd    `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
 	Serve server.ServeCmd `cmd:"" help:"Run the service."`
 
-	Register     cli.RegisterCmd        `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
-	Key          keyCmd                 `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
-	VerifyKeys   cli.VerifyKeysCmd      `cmd:"" help:"Compare an agent's keys with its WebFinger and DID documents, and show its five verification words."`
-	Erase        cli.EraseCmd           `cmd:"" help:"Erase the profile's organization and everything that belongs to it, for good."`
-	Agent        cli.AgentCmd           `cmd:"" help:"Create, list and show agents and their keys."`
-	Card         directory.CardCmd      `cmd:"" help:"Publish, show and delete the cards by which agents are found."`
-	Directory    directory.DirectoryCmd `cmd:"" help:"Find agents of all organizations by their cards."`
-	Send         cli.SendCmd            `cmd:"" help:"Encrypt, sign and send a message."`
-	Reply        cli.ReplyCmd           `cmd:"" help:"Encrypt, sign and send a reply."`
-	Inbox        cli.InboxCmd           `cmd:"" help:"List an agent's messages, newest first, decrypted and verified."`
-	Watch        cli.WatchCmd           `cmd:"" help:"Follow an agent's event stream; reconnects after a disconnect."`
-	Ack          cli.AckCmd             `cmd:"" help:"Mark messages of an agent's inbox as read."`
-	Trace        cli.TraceCmd           `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
-	Receipt      cli.ReceiptCmd         `cmd:"" help:"Get the server's signed proof that it accepted a message, and check such proofs."`
-	Block        cli.BlockCmd           `cmd:"" help:"Keep agents and organizations from reaching an agent."`
-	Conversation cli.ConversationCmd    `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
-	Webhook      webhook.WebhookCmd     `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
-	A2A          a2a.A2ACmd             `cmd:"" name:"a2a" help:"Write to agents over the A2A bridge, and answer their tasks."`
-	Export       cli.ExportCmd          `cmd:"" help:"Write everything that belongs to the organization to a file, and check that it is complete."`
-	Group        cli.GroupCmd           `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
+	Register     cli.RegisterCmd          `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
+	Key          keyCmd                   `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
+	VerifyKeys   cli.VerifyKeysCmd        `cmd:"" help:"Compare an agent's keys with its WebFinger and DID documents, and show its five verification words."`
+	Erase        cli.EraseCmd             `cmd:"" help:"Erase the profile's organization and everything that belongs to it, for good."`
+	Credential   credential.CredentialCmd `cmd:"" help:"Create, list and revoke credentials, also ones that are good for some agents or for reading only."`
+	Agent        cli.AgentCmd             `cmd:"" help:"Create, list and show agents and their keys."`
+	Card         directory.CardCmd        `cmd:"" help:"Publish, show and delete the cards by which agents are found."`
+	Directory    directory.DirectoryCmd   `cmd:"" help:"Find agents of all organizations by their cards."`
+	Send         cli.SendCmd              `cmd:"" help:"Encrypt, sign and send a message."`
+	Reply        cli.ReplyCmd             `cmd:"" help:"Encrypt, sign and send a reply."`
+	Inbox        cli.InboxCmd             `cmd:"" help:"List an agent's messages, newest first, decrypted and verified."`
+	Watch        cli.WatchCmd             `cmd:"" help:"Follow an agent's event stream; reconnects after a disconnect."`
+	Ack          cli.AckCmd               `cmd:"" help:"Mark messages of an agent's inbox as read."`
+	Trace        cli.TraceCmd             `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
+	Receipt      cli.ReceiptCmd           `cmd:"" help:"Get the server's signed proof that it accepted a message, and check such proofs."`
+	Block        cli.BlockCmd             `cmd:"" help:"Keep agents and organizations from reaching an agent."`
+	Conversation cli.ConversationCmd      `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
+	Webhook      webhook.WebhookCmd       `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
+	A2A          a2a.A2ACmd               `cmd:"" name:"a2a" help:"Write to agents over the A2A bridge, and answer their tasks."`
+	Export       cli.ExportCmd            `cmd:"" help:"Write everything that belongs to the organization to a file, and check that it is complete."`
+	Group        cli.GroupCmd             `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
 
 	Org    operator.OrgCmd    `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
 	Report operator.ReportCmd `cmd:"" help:"List and close what organizations reported; for the operator of a running server."`

@@ -93,8 +93,8 @@ func (b *Bridge) Forget(id parley.OrgID) {
 	b.hub.wakeAll()
 }
 
-// EndStreams ends all streams of an organization.
-func (b *Bridge) EndStreams(id parley.OrgID) { b.streams.end(id) }
+// EndStreams ends all streams of an organization or a credential.
+func (b *Bridge) EndStreams(id [16]byte) { b.streams.end(id) }
 
 // OpenStreams is the number of open streams.
 func (b *Bridge) OpenStreams() int { return b.streams.len() }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley/client/api"
-	"parley/http/auth"
+	"parley/client/parley"
 )
 
 const (
@@ -26,6 +26,11 @@ const (
 // SealedMedia returns the media type of a data part whose content only the recipient can
 // read.
 func SealedMedia(brand string) string { return "application/vnd." + brand + ".encrypted+json" }
+
+// needing returns the requirement of a token with a scope.
+func needing(scope parley.Scope) api.A2ASecurityRequirement {
+	return api.A2ASecurityRequirement{Schemes: map[string]api.A2AScopes{oauth: {List: []string{string(scope)}}}}
+}
 
 // NewCard translates an agent's card as GET /agents/{id}/card shows it. The result is not
 // signed yet. It has no empty, null or false member: verifiers disagree about which of
@@ -54,11 +59,14 @@ func NewCard(shown api.Card, baseURL, brand string) (api.A2ACard, error) {
 			oauth: {OAuth2: &api.A2AOAuth2{
 				MetadataURL: baseURL + "/.well-known/oauth-authorization-server",
 				Flows: api.A2AFlows{ClientCredentials: api.A2AClientCredentials{
-					TokenURL: baseURL + "/oauth/token", Scopes: map[string]string{auth.Scope: "Act for the organization that the client belongs to."},
+					TokenURL: baseURL + "/oauth/token", Scopes: map[string]string{
+						string(parley.ScopeOrg):    "Act for the organization that the client belongs to.",
+						string(parley.ScopeAgents): "Act for some agents of that organization.",
+					},
 				}},
 			}},
 		},
-		SecurityRequirements: []api.A2ASecurityRequirement{{Schemes: map[string]api.A2AScopes{oauth: {List: []string{auth.Scope}}}}},
+		SecurityRequirements: []api.A2ASecurityRequirement{needing(parley.ScopeOrg), needing(parley.ScopeAgents)},
 		DefaultInputModes:    orElse(shown.DefaultInputModes, modes...), DefaultOutputModes: orElse(shown.DefaultOutputModes, modes...),
 	}
 	for _, skill := range shown.Skills {

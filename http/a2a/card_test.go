@@ -83,7 +83,7 @@ func TestCardOfAgentThatSaysLittle(t *testing.T) {
 		"skills":       {card.Skills, []api.A2ASkill{{ID: "message", Name: "Bob", Description: "Bob", Tags: []string{"message"}}}},
 		"input modes":  {card.DefaultInputModes, []string{"text/plain", "application/json", sealed}},
 		"output modes": {card.DefaultOutputModes, []string{"text/plain", "application/json", sealed}},
-		"requirement":  {card.SecurityRequirements, []api.A2ASecurityRequirement{{Schemes: map[string]api.A2AScopes{"oauth": {List: []string{"org"}}}}}},
+		"requirement":  {card.SecurityRequirements, []api.A2ASecurityRequirement{needing("org"), needing("agents")}},
 		"streaming":    {card.Capabilities.Streaming && card.Capabilities.PushNotifications && card.Capabilities.ExtendedAgentCard, true},
 	} {
 		if fmt.Sprint(pair[0]) != fmt.Sprint(pair[1]) {

@@ -102,12 +102,12 @@ func (o *openStreams) len() int {
 	return len(o.all)
 }
 
-// end ends the streams of an organization.
-func (o *openStreams) end(org parley.OrgID) {
+// end ends the streams of an organization or a credential.
+func (o *openStreams) end(id [16]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for st := range o.all {
-		if st.caller.Org == org {
+		if id == st.caller.Org || id == st.caller.ClientID {
 			st.over.Do(func() { close(st.ended) })
 		}
 	}

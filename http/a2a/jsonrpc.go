@@ -206,7 +206,7 @@ type refusal struct {
 
 // Refuse gives a problem the form of JSON-RPC.
 func Refuse(p rest.Problem, requestID string) (status int, body []byte) {
-	if onHTTP[p.Status] {
+	if onHTTP[p.Status] || p.Code == rest.ErrScope.Code {
 		body, _ = json.Marshal(refusal{failure(null, ofProblem(p)), p.Detail(), p.Code, requestID})
 		return p.Status, body
 	}

@@ -246,7 +246,7 @@ func (b *Bridge) within(c *call, contextID string) (*parley.ConversationID, *age
 		if err != nil {
 			return nil, nil, err
 		}
-		if a.Owner() == c.Caller.Org {
+		if c.Caller.Owns(a.Owner(), a.AgentID()) {
 			if a.Revoked() || a.AgentID() == c.to.AgentID() {
 				a = nil
 			}
@@ -267,7 +267,7 @@ func (b *Bridge) sender(c *call) (*agent.State, error) {
 		return first, err
 	}
 	var other *agent.State
-	err = b.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+	err = b.Agents.EachActive(c.Call, 0, func(_ uint64, a *agent.State) bool {
 		if a.AgentID() == c.to.AgentID() {
 			return true
 		}

@@ -280,7 +280,7 @@ func (st *taskStream) mayRead(ctx context.Context) bool {
 		return false
 	}
 	o, err := st.bridge.Node.Orgs.Get(ctx, st.caller.Org)
-	return err == nil && !o.Suspended() && o.Credential(st.caller.ClientID).Live()
+	return err == nil && !o.Suspended() && o.Credential(st.caller.ClientID).Live(st.bridge.Clock())
 }
 
 // pump writes what has happened since the last event. It returns false if the stream ends.

@@ -30,7 +30,7 @@ const (
 	contextsMax = 1 << 15
 )
 
-// visible returns the conversation of a task as the caller may see it: its organization
+// visible returns the conversation of a task as the caller may see it: one of its agents
 // began it with the agent that the request addresses.
 func (b *Bridge) visible(c *call, taskID string) (*conversation.State, error) {
 	id, err := parley.ParseID[parley.ConversationID](taskID)
@@ -58,7 +58,7 @@ func (b *Bridge) erased(ctx context.Context, id parley.ConversationID) bool {
 
 // seen reports whether a conversation is a task of the caller with the addressed agent.
 func (b *Bridge) seen(c *call, s *conversation.State) bool {
-	return s.GroupID().Zero() && s.InitiatorOrg() == c.Caller.Org && s.Role(c.to.AgentID()) == conversation.Responder
+	return s.GroupID().Zero() && c.Caller.Owns(s.InitiatorOrg(), s.Initiator()) && s.Role(c.to.AgentID()) == conversation.Responder
 }
 
 // contextKey is a conversation as an organization sees it.

@@ -149,7 +149,7 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := "a2a tasks " + c.to.AgentID().String() + " " + c.Caller.Org.String() + " " + in.ContextID + " " + in.Status + " " + in.UpdatedAfter + " " + c.in.ActingAgent
+	list := "a2a tasks " + c.to.AgentID().String() + " " + c.Caller.Name() + " " + in.ContextID + " " + in.Status + " " + in.UpdatedAfter + " " + c.in.ActingAgent
 	all, err := b.tasksOf(c, in)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (b *Bridge) eachInitiator(c *call, fn func(parley.AgentID) error) error {
 		return fn(a.AgentID())
 	}
 	var bad error
-	err := b.Node.Agents.Each(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+	err := b.Agents.Each(c.Call, 0, func(_ uint64, a *agent.State) bool {
 		bad = fn(a.AgentID())
 		return bad == nil
 	})

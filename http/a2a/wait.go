@@ -128,7 +128,7 @@ func (b *Bridge) waiting(c *call, first *record.Message, context parley.Conversa
 		return err
 	}
 	bad := look(sender)
-	err := b.Node.Agents.Each(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+	err := b.Agents.Each(c.Call, 0, func(_ uint64, a *agent.State) bool {
 		if a.AgentID() != sender && bad == nil && left > 0 {
 			bad = look(a.AgentID())
 		}

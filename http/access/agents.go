@@ -3,8 +3,10 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,7 @@ type Agents struct {
 // NewAgents returns the agents of a node.
 func NewAgents(node *actors.Node, show view.Site) *Agents { return &Agents{node, show} }
 
-// Own returns an agent of the caller's organization, active or revoked.
+// Own returns an agent of the caller, active or revoked.
 func (g *Agents) Own(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 	a, err := g.node.Agents.Get(c.Context(), id)
 	switch {
@@ -44,7 +46,7 @@ func (g *Agents) Own(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 		return nil, ErrUnknownAgent
 	case err != nil:
 		return nil, err
-	case a.Owner() != c.Caller.Org:
+	case !c.Caller.Owns(a.Owner(), id):
 		return nil, ErrForeignAgent
 	}
 	return a, nil
@@ -68,7 +70,7 @@ func (g *Agents) Acting(c *rest.Call, name string) (*agent.State, error) {
 		return nil, ErrActingAgent
 	case err != nil:
 		return nil, err
-	case a.Owner() != c.Caller.Org || a.Revoked():
+	case !c.Caller.Owns(a.Owner(), a.AgentID()) || a.Revoked():
 		return nil, ErrActingAgent
 	}
 	return a, nil
@@ -123,17 +125,63 @@ func (g *Agents) Handle(ctx context.Context, a *agent.State) (string, error) {
 	return g.show.Handle(a, o), nil
 }
 
-// ActingOrFirst returns the agent that was named, else the organization's first active
-// one.
+// ActingOrFirst returns the agent that was named, else the caller's first active one.
 func (g *Agents) ActingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return g.Acting(c, name)
 	}
-	a, err := g.node.Agents.FirstActive(c.Context(), c.Caller.Org)
-	if errors.Is(err, parley.ErrNotFound) {
-		return nil, ErrAgentRequired.With("candidates", []string{})
+	var first *agent.State
+	err := g.EachActive(c, 0, func(_ uint64, a *agent.State) bool {
+		first = a
+		return false
+	})
+	if err == nil && first == nil {
+		err = ErrAgentRequired.With("candidates", []string{})
 	}
-	return a, err
+	return first, err
+}
+
+// EachActive calls visit for each active agent of the caller, oldest first, from a place on, until
+// visit returns false. A place keeps its agent as long as the credential lives.
+func (g *Agents) EachActive(c *rest.Call, from uint64, visit func(place uint64, a *agent.State) bool) error {
+	if c.Caller.Only == nil {
+		return g.node.Agents.EachActive(c.Context(), c.Caller.Org, from, visit)
+	}
+	return g.eachOf(c, from, func(place uint64, a *agent.State) bool { return a.Revoked() || visit(place, a) })
+}
+
+// Each is EachActive, revoked agents included.
+func (g *Agents) Each(c *rest.Call, from uint64, visit func(place uint64, a *agent.State) bool) error {
+	if c.Caller.Only == nil {
+		return g.node.Agents.EachFrom(c.Context(), c.Caller.Org, from, visit)
+	}
+	return g.eachOf(c, from, visit)
+}
+
+// eachOf calls visit for the agents to which a caller is limited. Their ids begin with the time.
+func (g *Agents) eachOf(c *rest.Call, from uint64, visit func(place uint64, a *agent.State) bool) error {
+	ids := slices.SortedFunc(slices.Values(c.Caller.Only), func(a, b parley.AgentID) int { return bytes.Compare(a[:], b[:]) })
+	for place := from; place < uint64(len(ids)); place++ {
+		a, err := g.node.Agents.Get(c.Context(), ids[place])
+		if err != nil {
+			return err
+		}
+		if !visit(place, a) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// AnyActive reports whether one of some agents is active.
+func (g *Agents) AnyActive(ctx context.Context, ids []parley.AgentID) (bool, error) {
+	for _, id := range ids {
+		a, err := g.node.Agents.Get(ctx, id)
+		if err != nil || !a.Revoked() {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // candidatesMax bounds how many agents are suggested to a caller that named none.
@@ -146,7 +194,7 @@ func (g *Agents) Sole(c *rest.Call, name string) (*agent.State, error) {
 	}
 	var sole *agent.State
 	candidates := []string{}
-	err := g.node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+	err := g.EachActive(c, 0, func(_ uint64, a *agent.State) bool {
 		sole, candidates = a, append(candidates, a.AgentID().String())
 		return len(candidates) < candidatesMax
 	})

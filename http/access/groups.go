@@ -24,9 +24,14 @@ func NewGroups(node *actors.Node, agents *Agents, quotas QuotaProfile) *Groups {
 	return &Groups{node, agents, quotas}
 }
 
-// Viewer returns the caller's organization as the reader of a group.
+// CallerOf returns the caller as a group's rules see it, with the agent that it named or zero.
+func CallerOf(c *rest.Call, named parley.AgentID) group.Caller {
+	return group.Caller{Org: c.Caller.Org, Agent: named, Only: c.Caller.Only}
+}
+
+// Viewer returns the caller as the reader of a group.
 func Viewer(c *rest.Call, needs group.Access) group.Viewer {
-	return group.Viewer{Caller: group.Caller{Org: c.Caller.Org}, Needs: needs}
+	return group.Viewer{Caller: CallerOf(c, parley.AgentID{}), Needs: needs}
 }
 
 // View returns a group for a caller that needs the given access.
@@ -51,7 +56,7 @@ func (g *Groups) Err(c *rest.Call, id parley.GroupID, err error) error {
 // erased returns the refusal of what concerns a group whose owner was erased: it is
 // gone for an organization that ever had a seat in it, and unknown to others.
 func (g *Groups) erased(c *rest.Call, id parley.GroupID) error {
-	holder, err := g.node.Groups.SeatHolder(c.Context(), id, c.Caller.Org)
+	holder, err := g.node.Groups.SeatHolder(c.Context(), id, c.Caller.Principal)
 	switch {
 	case err != nil:
 		return err
@@ -64,7 +69,7 @@ func (g *Groups) erased(c *rest.Call, id parley.GroupID) error {
 // Caller returns the caller as a group's rules see it: its organization and the
 // agent that it named.
 func (g *Groups) Caller(c *rest.Call, name string) (group.Caller, error) {
-	by := group.Caller{Org: c.Caller.Org}
+	by := CallerOf(c, parley.AgentID{})
 	if name == "" {
 		return by, nil
 	}
@@ -78,7 +83,7 @@ func (g *Groups) Caller(c *rest.Call, name string) (group.Caller, error) {
 // LikelyCaller is Caller, but with the organization's only active agent if none is
 // named.
 func (g *Groups) LikelyCaller(c *rest.Call, name string) (group.Caller, error) {
-	by := group.Caller{Org: c.Caller.Org}
+	by := CallerOf(c, parley.AgentID{})
 	a, err := g.agents.Sole(c, name)
 	switch {
 	case err == nil:

@@ -24,11 +24,11 @@ func (s Agents) List(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
 	if l.After != nil {
 		from = binary.BigEndian.Uint64(l.After) // add knows that it was in an earlier page
 	}
-	agents := s.Node.Agents.EachActive
+	agents := s.Agents.EachActive
 	if in.IncludeRevoked {
-		agents = s.Node.Agents.EachFrom
+		agents = s.Agents.Each
 	}
-	return l.Answer(agents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+	return l.Answer(agents(c, from, func(place uint64, a *agent.State) bool {
 		one, err := s.agentOf(c.Context(), a)
 		return l.Add(binary.BigEndian.AppendUint64(nil, place), one, err)
 	}))

@@ -23,7 +23,7 @@ import (
 func FuzzToken(f *testing.F) {
 	clock := newHand()
 	issuer := newIssuer(clock)
-	token, _, err := issuer.Mint(org, "acme", client)
+	token, _, err := issuer.Mint(auth.Grant{Org: org, Slug: "acme", Client: client, Scope: parley.ScopeOrg})
 	if err != nil {
 		f.Fatal(err)
 	}

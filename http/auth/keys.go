@@ -71,6 +71,4 @@ const (
 	Algorithm = "EdDSA"
 	// GrantType is the only grant of the token endpoint.
 	GrantType = "client_credentials"
-	// Scope is the only scope of access tokens.
-	Scope = "org"
 )

@@ -102,13 +102,25 @@ func (i *Issuer) SetKeys(keys KeySet) {
 // Keys returns the signing keys in use.
 func (i *Issuer) Keys() KeySet { return i.keys.Load().set }
 
-// Mint signs a token for a client of an organization and returns it with its time of
-// expiry.
-func (i *Issuer) Mint(org parley.OrgID, slug string, client parley.ClientID) (string, time.Time, error) {
+// Grant is what a token is minted for. Expires is when the credential ends, zero for never.
+type Grant struct {
+	Org     parley.OrgID
+	Slug    string
+	Client  parley.ClientID
+	Scope   parley.Scope
+	Expires time.Time
+}
+
+// Mint signs a token for a client of an organization and returns it with its time of expiry,
+// which is that of the credential if that is earlier.
+func (i *Issuer) Mint(g Grant) (string, time.Time, error) {
 	now, key := i.clock(), i.keys.Load().set.Current
 	expires := time.Unix(now.Unix(), 0).Add(parley.TokenLifetime).UTC()
+	if !g.Expires.IsZero() && g.Expires.Before(expires) {
+		expires = time.Unix(g.Expires.Unix(), 0).UTC()
+	}
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
-		"iss": i.issuer, "aud": i.audience, "sub": org, "org_id": org, "org_slug": slug, "client_id": client,
+		"iss": i.issuer, "aud": i.audience, "sub": g.Org, "org_id": g.Org, "org_slug": g.Slug, "client_id": g.Client, "scope": g.Scope,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(), "jti": shortID(i.entropy),
 	})
 	token.Header["kid"], token.Header["typ"] = key.Kid, tokenType

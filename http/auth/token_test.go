@@ -49,7 +49,7 @@ func newIssuer(clock *hand) *auth.Issuer {
 
 func mint(t *testing.T, i *auth.Issuer) string {
 	t.Helper()
-	token, _, err := i.Mint(org, "acme", client)
+	token, _, err := i.Mint(auth.Grant{Org: org, Slug: "acme", Client: client, Scope: parley.ScopeOrg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func mint(t *testing.T, i *auth.Issuer) string {
 func TestMintedTokenHasItsClaims(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
-	token, expires, err := issuer.Mint(org, "acme", client)
+	token, expires, err := issuer.Mint(auth.Grant{Org: org, Slug: "acme", Client: client, Scope: parley.ScopeOrg})
 	if err != nil || !expires.Equal(clock.now().Add(15*time.Minute)) {
 		t.Fatalf("expires %v, %v", expires, err)
 	}
@@ -84,7 +84,7 @@ func TestMintedTokenHasItsClaims(t *testing.T) {
 	now := float64(clock.now().Unix())
 	want := map[string]any{
 		"iss": base, "aud": base, "sub": org.String(), "org_id": org.String(), "org_slug": "acme",
-		"client_id": client.String(), "iat": now, "nbf": now, "exp": now + 900, "jti": jti,
+		"client_id": client.String(), "scope": "org", "iat": now, "nbf": now, "exp": now + 900, "jti": jti,
 	}
 	if !maps.Equal(claims, want) || jti == "" {
 		t.Fatalf("claims %v", claims)
@@ -104,7 +104,7 @@ func forge(t *testing.T, clock *hand, key ed25519.PrivateKey, header, claims map
 	now := clock.now().Unix()
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
 		"iss": base, "aud": base, "sub": org.String(), "org_id": org.String(), "org_slug": "acme",
-		"client_id": client.String(), "iat": now, "nbf": now, "exp": now + 900, "jti": "j",
+		"client_id": client.String(), "scope": "org", "iat": now, "nbf": now, "exp": now + 900, "jti": "j",
 	})
 	token.Header["kid"], token.Header["typ"] = keyA.Kid, "at+jwt"
 	change(token.Header, header)
@@ -337,7 +337,7 @@ func TestConcurrentMintVerifyAndRotate(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 100 {
-				token, _, err := issuer.Mint(org, "acme", client)
+				token, _, err := issuer.Mint(auth.Grant{Org: org, Slug: "acme", Client: client, Scope: parley.ScopeOrg})
 				if err != nil {
 					t.Error(err)
 				}

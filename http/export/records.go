@@ -42,7 +42,7 @@ func (st *stream) writeOrg(context.Context) error {
 		return err
 	}
 	record := api.ExportedOrg{
-		Org: view.Org(o), Suspended: o.Suspended(), Credentials: []api.ExportedCredential{},
+		Org: view.Org(o), Suspended: o.Suspended(), Credentials: []api.Credential{},
 		TierGrantedAt: view.MaybeMillis(o.GetTierGrantedMs()), TierLowered: o.GetTierLoweredMs() != 0, Allowances: []api.ExportedAllowance{},
 		Export: api.ExportInfo{Format: api.ExportFormat, SnapshotAt: api.At(st.read.At())},
 	}
@@ -51,9 +51,7 @@ func (st *stream) writeOrg(context.Context) error {
 		record.Allowances = append(record.Allowances, api.ExportedAllowance{Quota: a.GetQuota(), Limit: limit})
 	}
 	for _, c := range o.GetCredentials() {
-		record.Credentials = append(record.Credentials, api.ExportedCredential{
-			ClientID: parley.IDFromBytes[parley.ClientID](c.GetClientId()), CreatedAt: view.Millis(c.GetCreatedMs()), RevokedAt: view.MaybeMillis(c.GetRevokedMs()),
-		})
+		record.Credentials = append(record.Credentials, view.Credential(c))
 	}
 	return errors.Join(
 		st.addValue(api.ExportOrg, record),
@@ -218,7 +216,7 @@ func appendOptionalID(b []byte, id parley.AnyID) []byte {
 }
 
 func (st *stream) writeMessages(ctx context.Context) error {
-	from := view.Viewer{Org: st.org, Logger: st.Logger}
+	from := view.Viewer{Principal: parley.Principal{Org: st.org}, Logger: st.Logger}
 	return st.read.Messages(func(m query.Message) error {
 		st.begin(api.ExportMessage)
 		st.chunk = view.AppendMessage(st.chunk, st.Agents.ToView(ctx, m), from)

@@ -197,7 +197,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 	if to, err = v.service.target(v.call, name); err != nil {
 		return nil, nil, err
 	}
-	ask := group.Invite{By: group.Caller{Org: v.call.Caller.Org}, Founding: v.founding, SeatLimit: v.limit}
+	ask := group.Invite{By: access.CallerOf(v.call, parley.AgentID{}), Founding: v.founding, SeatLimit: v.limit}
 	if v.by != nil {
 		ask.By.Agent = v.by.AgentID()
 	}

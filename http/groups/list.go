@@ -15,10 +15,14 @@ import (
 )
 
 // List returns a page of the groups that the organization owns, oldest first,
-// followed by those in which it has a seat, as the request selects. // spec: Groups
+// followed by those in which it has a seat, as the request selects. A caller that is limited to
+// some agents gets those in which they have a seat. // spec: Groups
 func (s Groups) List(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
+	if c.Caller.Only != nil {
+		in.Scope = "seated"
+	}
 	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
-	position, err := s.Lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
+	position, err := s.Lists.Position("groups "+c.Caller.Name()+" "+in.Scope, in.Cursor, 8, 16)
 	if err != nil {
 		return l.page, err
 	}
@@ -30,7 +34,7 @@ func (s Groups) List(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], err
 		next, err = l.seated(position)
 	}
 	if err == nil && next != nil {
-		l.page.HasMore, l.page.NextCursor = true, new(s.Cursors.Seal("groups "+c.Caller.Org.String()+" "+in.Scope, next))
+		l.page.HasMore, l.page.NextCursor = true, new(s.Cursors.Seal("groups "+c.Caller.Name()+" "+in.Scope, next))
 	}
 	return l.page, err
 }
@@ -122,7 +126,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 
 // seats returns the groups that the caller's agents are in, in the order of their ids.
 func (s Groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
-	err = s.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+	err = s.Agents.EachActive(c, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())
 		}

@@ -132,6 +132,6 @@ func (s Groups) Join(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		m, err := s.memberOf(c, in.ID, *joined.Member)
 		return api.JoinResult{Status: api.Joined, Member: &m}, access.AfterCommit(err)
 	}
-	r, err := Requests(s).requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
+	r, err := Requests(s).requestFor(c, in.ID, joined.Request, access.CallerOf(c, a.AgentID()))
 	return api.JoinResult{Status: api.JoinPending, Request: &r}, access.AfterCommit(err)
 }

@@ -11,6 +11,7 @@ import (
 	"parley/actors/group"
 	"parley/client/api"
 	"parley/client/parley"
+	"parley/http/access"
 	"parley/http/rest"
 	"parley/http/view"
 	"parley/journal"
@@ -127,7 +128,7 @@ func (s Requests) ListInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered,
 	if l.After != nil {
 		from = binary.BigEndian.Uint64(l.After)
 	}
-	return l.Answer(s.Node.Agents.EachActive(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+	return l.Answer(s.Agents.EachActive(c, from, func(place uint64, a *agent.State) bool {
 		return s.addInvites(l, place, a.AgentID())
 	}))
 }
@@ -156,7 +157,7 @@ func (s Requests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool
 // seen, and was made by another agent, to a group that was not erased.
 func (s Requests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	g, err := s.Node.Groups.View(c.Context(), concern.Group, group.GetView{
-		Viewer: group.Viewer{Caller: group.Caller{Org: c.Caller.Org, Agent: of}}, Request: concern.Request,
+		Viewer: group.Viewer{Caller: access.CallerOf(c, of)}, Request: concern.Request,
 	})
 	switch {
 	case errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased):

@@ -68,7 +68,7 @@ func permitting(t *testing.T, origins ...string) *toy {
 			t.Fatal(err)
 		}
 		o.ErrorPage = func(string, *rest.Problem, string) rest.HTML { return rest.HTML{Body: []byte("page")} }
-		o.Routes = append(o.Routes, rest.Stream("GET", "/events", rest.Bearer, "Stream.", func(c *rest.Call, _ *struct{}) error {
+		o.Routes = append(o.Routes, rest.Stream("GET", "/events", rest.Read, "Stream.", func(c *rest.Call, _ *struct{}) error {
 			head := c.AppendStreamHead(nil)
 			c.RequestCtx().HijackSetNoResponse(true)
 			c.RequestCtx().Hijack(hijackWith(append(head, "\r\n"...)))

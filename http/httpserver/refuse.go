@@ -66,6 +66,10 @@ func (s *answers) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err
 	switch p.Status {
 	case fasthttp.StatusUnauthorized:
 		h.Set(fasthttp.HeaderWWWAuthenticate, rest.Challenge(r, p, len(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)) > 0))
+	case fasthttp.StatusForbidden:
+		if p.Code == rest.ErrScope.Code {
+			h.Set(fasthttp.HeaderWWWAuthenticate, rest.ScopeChallenge(r))
+		}
 	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
 	}

@@ -109,7 +109,7 @@ func (s *Server) mount(brand string) error {
 		if err := r.Prepare(brand); err != nil {
 			return err
 		}
-		if (r.Access == rest.Bearer || r.Access == rest.Tier1) && s.auth == nil {
+		if r.Access.NeedsToken() && s.auth == nil {
 			return fmt.Errorf("%s %s needs an authenticator", r.Method, r.Path)
 		}
 		key := r.Method + " " + rest.Shape(r.Path)
@@ -304,7 +304,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *rest.Route) {
 // admit identifies the caller and checks that it may call the route.
 func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 	r := c.Route()
-	if r.Access == rest.Bearer || r.Access == rest.Tier1 {
+	if r.Access.NeedsToken() {
 		if s.overload.Reject(s.clock(), connlimit.Few(ctx.Conn())) {
 			return parley.ErrOverloaded
 		}
@@ -317,6 +317,9 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 			}
 			return nil
 		}
+		if !r.Access.Admits(c.Caller.Scope) {
+			return rest.ErrScope
+		}
 	}
 	if s.judge != nil {
 		if err = s.judge(c); err != nil {
@@ -326,7 +329,7 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 	if c.Caller.Suspended && !r.OpenToSuspended() {
 		return rest.ErrSuspended
 	}
-	if r.Access == rest.Tier1 && c.Caller.Tier < 1 {
+	if r.Access.NeedsTier1() && c.Caller.Tier < 1 {
 		return rest.ErrTier
 	}
 	return nil

@@ -70,9 +70,11 @@ func (toyAuth) Bearer(header []byte) (rest.Caller, error) {
 	case "":
 		return rest.Caller{}, parley.Refuse(parley.Unauthenticated, "not_authenticated", "A valid bearer token is required.")
 	case "Bearer zero":
-		return rest.Caller{Slug: "acme"}, nil
+		return rest.Caller{Slug: "acme", Scope: parley.ScopeOrg}, nil
 	case "Bearer one":
-		return rest.Caller{Slug: "acme", Tier: 1}, nil
+		return rest.Caller{Slug: "acme", Scope: parley.ScopeOrg, Tier: 1}, nil
+	case "Bearer reader":
+		return rest.Caller{Slug: "acme", Scope: parley.ScopeRead, Tier: 1}, nil
 	default:
 		return rest.Caller{}, parley.Refuse(parley.BadToken, "invalid_token", "The bearer token is \"malformed\".")
 	}
@@ -80,7 +82,7 @@ func (toyAuth) Bearer(header []byte) (rest.Caller, error) {
 
 func toyRoutes() []rest.Route {
 	return []rest.Route{
-		rest.Typed("GET", "/things/{id}", rest.Bearer, 200, "Show a thing.", func(c *rest.Call, in *struct {
+		rest.Typed("GET", "/things/{id}", rest.Read, 200, "Show a thing.", func(c *rest.Call, in *struct {
 			ID    parley.AgentID `path:"id"`
 			Limit int            `query:"limit" default:"5"`
 		},
@@ -96,15 +98,15 @@ func toyRoutes() []rest.Route {
 		rest.Typed("GET", "/things/public", rest.Public, 200, "Show what is public.", func(c *rest.Call, in *struct{}) (map[string]int, error) {
 			return map[string]int{"a": 1}, nil
 		}),
-		rest.Typed("PATCH", "/things/{id}", rest.Bearer, 200, "Change a thing.", func(c *rest.Call, in *toyThing) (*toyThing, error) { return in, nil }),
-		rest.Typed("DELETE", "/things/{id}", rest.Bearer, 204, "Remove a thing.", func(*rest.Call, *toyThing) (rest.NoContent, error) { return rest.NoContent{}, nil }),
+		rest.Typed("PATCH", "/things/{id}", rest.Act, 200, "Change a thing.", func(c *rest.Call, in *toyThing) (*toyThing, error) { return in, nil }),
+		rest.Typed("DELETE", "/things/{id}", rest.Act, 204, "Remove a thing.", func(*rest.Call, *toyThing) (rest.NoContent, error) { return rest.NoContent{}, nil }),
 		rest.RenderedAs[toyThing]("POST", "/things", rest.Tier1, 201, "Make a thing.", func(c *rest.Call, in *toyClosed) (rest.Rendered, error) {
 			return rest.Rendered{JSON: []byte(`{"name":"` + in.Name + `"}`)}, nil
 		}),
 		rest.Typed("POST", "/bind/{id}", rest.Public, 200, "Take a message.", func(c *rest.Call, in *toyMessage) (api.Nothing, error) { return api.Nothing{}, nil }),
 		rest.Typed("POST", "/token", rest.Basic, 200, "Give a token.", toyToken),
 		rest.Typed("GET", "/fail/{how}", rest.Public, 200, "Fail.", toyFail),
-		rest.Stream("GET", "/stream/{id}", rest.Bearer, "Stream.", func(c *rest.Call, in *toyThing) error {
+		rest.Stream("GET", "/stream/{id}", rest.Read, "Stream.", func(c *rest.Call, in *toyThing) error {
 			c.RequestCtx().HijackSetNoResponse(true)
 			c.RequestCtx().Hijack(func(conn net.Conn) {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nlive")

@@ -44,7 +44,7 @@ func (s Conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 		if err != nil {
 			return nil, nil, err
 		}
-		if a.Owner() == c.Caller.Org {
+		if c.Caller.Owns(a.Owner(), a.AgentID()) {
 			mine = append(mine, a)
 		}
 	}
@@ -161,7 +161,7 @@ func (s Conversations) kept(c *rest.Call, of *conversation.State, named *agent.S
 // keepsOut reports whether an agent blocks another one that acts: the one named, else one of the
 // caller's that faces somebody else's.
 func keepsOut(c *rest.Call, by, other, named *agent.State) bool {
-	acts := other.Owner() == c.Caller.Org && by.Owner() != c.Caller.Org
+	acts := c.Caller.Owns(other.Owner(), other.AgentID()) && !c.Caller.Owns(by.Owner(), by.AgentID())
 	if named != nil {
 		acts = other.AgentID() == named.AgentID()
 	}
@@ -205,7 +205,7 @@ func (s Conversations) Transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	if !in.Peek && !c.Head() {
+	if !in.Peek && !c.OnlyReads() {
 		shown := func(r *record.Message) bool { return r.Recipient() == acting.AgentID() && recipientActs(c, named, r) }
 		if err := Inbox(s).recordShown(c, acting.AgentID(), page, shown); err != nil {
 			return rest.Rendered{}, err

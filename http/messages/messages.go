@@ -87,7 +87,7 @@ func (s Inbox) Get(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	if err := c.Reserve(v.SizeBound(r)); err != nil { // before anything is marked
 		return rest.Rendered{}, err
 	}
-	if !in.Peek && !c.Head() && recipientActs(c, acting, r) {
+	if !in.Peek && !c.OnlyReads() && recipientActs(c, acting, r) {
 		if m, err = s.carry(c, m, journal.InboxChannel, true); err != nil {
 			return rest.Rendered{}, err
 		}
@@ -102,7 +102,7 @@ func recipientActs(c *rest.Call, acting *agent.State, r *record.Message) bool {
 	if acting != nil {
 		return acting.AgentID() == r.Recipient()
 	}
-	return r.RecipientOrg() == c.Caller.Org && r.SenderOrg() != c.Caller.Org
+	return c.Caller.Owns(r.RecipientOrg(), r.Recipient()) && !c.Caller.Owns(r.SenderOrg(), r.Sender())
 }
 
 // List returns a page of an agent's messages, newest first. It marks the messages that
@@ -127,7 +127,7 @@ func (s Inbox) List(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	room := pageBudget{call: c, viewer: s.viewer(c.Caller.Org, in.ID)}
+	room := pageBudget{call: c, viewer: s.viewer(c.Caller.Principal, in.ID)}
 	page, next, err := read(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -146,7 +146,7 @@ func (s Inbox) List(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 // any other agent acts, also one that the caller does not own.
 func (s Inbox) onlyLooks(c *rest.Call, id parley.AgentID, named string, peek bool) (bool, error) {
 	if named == "" {
-		return peek || c.Head(), nil
+		return peek || c.OnlyReads(), nil
 	}
 	acting, err := s.Agents.Acting(c, named)
 	switch {
@@ -155,5 +155,5 @@ func (s Inbox) onlyLooks(c *rest.Call, id parley.AgentID, named string, peek boo
 	case err != nil:
 		return false, err
 	}
-	return peek || c.Head() || acting.AgentID() != id, nil
+	return peek || c.OnlyReads() || acting.AgentID() != id, nil
 }

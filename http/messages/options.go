@@ -43,15 +43,15 @@ type (
 )
 
 // viewer returns an agent as the reader of its messages; a zero agent stands for its organization.
-func (o *Options) viewer(org parley.OrgID, agent parley.AgentID) view.Viewer {
-	return view.Viewer{Org: org, Agent: agent, Logger: o.Logger}
+func (o *Options) viewer(by parley.Principal, agent parley.AgentID) view.Viewer {
+	return view.Viewer{Principal: by, Agent: agent, Logger: o.Logger}
 }
 
 // viewerOf returns a viewer of messages of which the caller's organization owns the
 // sender or the recipient.
 func (o *Options) viewerOf(c *rest.Call, acting *agent.State) view.Viewer {
 	if acting == nil {
-		return o.viewer(c.Caller.Org, parley.AgentID{})
+		return o.viewer(c.Caller.Principal, parley.AgentID{})
 	}
-	return o.viewer(c.Caller.Org, acting.AgentID())
+	return o.viewer(c.Caller.Principal, acting.AgentID())
 }

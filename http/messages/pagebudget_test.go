@@ -16,7 +16,7 @@ import (
 // TestPageHasRoomForFirstMessage: a page has room for its first message, however long
 // that is, and then for no other.
 func TestPageHasRoomForFirstMessage(t *testing.T) {
-	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Bearer}, "")
+	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Read}, "")
 	long := &record.Message{Content: content.Encode(nil, &content.Envelope{Metadata: []byte(`{"x":"` + strings.Repeat("x", parley.PageBytesMax) + `"}`)})}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
 		room := pageBudget{call: c, viewer: view.Viewer{}}

@@ -22,12 +22,12 @@ import (
 // conversation, as far as the caller depends on them: the initiator, the first member,
 // the first admin, or else one that has left.
 func (s Conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
-	host, org := state.GroupID(), c.Caller.Org
+	host := state.GroupID()
 	v, err := s.Node.Groups.View(c.Context(), host, group.GetView{Viewer: access.Viewer(c, group.Unjudged), FirstMembers: true})
 	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return nil, err
 	}
-	if began, err := s.Node.Agents.Get(c.Context(), state.Initiator()); err == nil && began.Owner() == org {
+	if began, err := s.Node.Agents.Get(c.Context(), state.Initiator()); err == nil && c.Caller.Owns(began.Owner(), began.AgentID()) {
 		mine = append(mine, began)
 	} else if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
 		return nil, err
@@ -45,7 +45,7 @@ func (s Conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	if len(mine) > 0 {
 		return mine, nil
 	}
-	holder, err := s.Node.Groups.SeatHolder(c.Context(), host, org)
+	holder, err := s.Node.Groups.SeatHolder(c.Context(), host, c.Caller.Principal)
 	if err != nil || holder.Zero() {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (s Conversations) attending(l *rest.List, state *conversation.State) (membe
 // share rows of the conversation, each with the time since when (the creation of the
 // conversation if that is unknown).
 func (s Conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
-	company, err := s.Node.Groups.Correspondents(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
+	company, err := s.Node.Groups.Correspondents(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Principal)
 	for agent, since := range company {
 		if since.IsZero() {
 			company[agent] = state.CreatedAt()

@@ -150,7 +150,7 @@ func (s Inbox) Read(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 		return rest.Rendered{}, err
 	}
 	to := m.Record.Recipient()
-	if m.Record.RecipientOrg() != c.Caller.Org || acting != nil && acting.AgentID() != to {
+	if !c.Caller.Owns(m.Record.RecipientOrg(), to) || acting != nil && acting.AgentID() != to {
 		return rest.Rendered{}, errNotRecipient
 	}
 	if m.Receipts.ReadAt == 0 {
@@ -166,7 +166,7 @@ func (s Inbox) Read(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 			}
 		}
 	}
-	v := s.viewer(c.Caller.Org, to)
+	v := s.viewer(c.Caller.Principal, to)
 	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.Agents.ToView(c.Context(), m), v) }), nil
 }
 

@@ -32,7 +32,7 @@ func (s Inbox) Trace(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 		DeliveredAt: view.MaybeMillis(m.Receipts.DeliveredAt()), ReadAt: view.MaybeMillis(m.Receipts.ReadAt),
 	}
 	delivered := m.Receipts.DeliveredAt() != 0 || m.Receipts.ReadAt != 0
-	if m.Record.RecipientOrg() != c.Caller.Org {
+	if !c.Caller.Owns(m.Record.RecipientOrg(), to) {
 		out.Attempts = carriage(m.Receipts, false)
 		if !delivered {
 			out.PendingReason = reason(distantReason(m))

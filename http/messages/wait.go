@@ -50,7 +50,7 @@ func (s Inbox) Wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 		w.awaited, w.looks = s.Node.Feeds.After(in.ID, place), math.MaxInt
 	}
 	var found query.Waiting
-	if !c.Head() {
+	if !c.RequestCtx().IsHead() {
 		if found, err = w.expect(time.Duration(in.TimeoutMS) * time.Millisecond); err != nil {
 			return rest.Rendered{}, err
 		}
@@ -134,7 +134,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 // look returns the available messages and records them as transferred, unless the client
 // has gone.
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
-	w.budget = pageBudget{call: w.call, viewer: w.options.viewer(w.call.Caller.Org, w.agent)}
+	w.budget = pageBudget{call: w.call, viewer: w.options.viewer(w.call.Caller.Principal, w.agent)}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
 	if err != nil || len(found.Items) == 0 || w.onlyLooks || w.call.Gone() {
 		return found, more, err

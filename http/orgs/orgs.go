@@ -54,30 +54,6 @@ func (s Orgs) Usage(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	return q, nil
 }
 
-// AddCredentials adds a second pair of credentials, so that secrets can be changed
-// without a gap. The secret is returned only here.
-func (s Orgs) AddCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
-	secret := auth.NewSecret(s.Entropy)
-	hash := auth.HashSecret(secret)
-	client, err := s.Node.Orgs.AddCredential(c.Context(), c.Caller.Org, hash[:])
-	if err != nil {
-		return api.Credentials{}, err
-	}
-	return api.Credentials{
-		OrgID: c.Caller.Org, OrgSlug: c.Caller.Slug, ClientID: client, ClientSecret: secret, TrustTier: c.Caller.Tier,
-		TokenURL: s.BaseURL + "/oauth/token", CreatedAt: api.At(client.Time()),
-	}, nil
-}
-
-// RevokeCredentials revokes a pair of credentials and ends what they opened.
-func (s Orgs) RevokeCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
-	err := s.Node.Orgs.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
-	if err == nil {
-		s.Ended(in.ClientID)
-	}
-	return rest.NoContent{}, err
-}
-
 // ErrErased refuses the tokens of an organization that was erased.
 var ErrErased = auth.ErrNotAuthenticated.Saying("The organization was erased.")
 

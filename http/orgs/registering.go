@@ -153,7 +153,7 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 	if err != nil {
 		return api.Token{}, err
 	}
-	client, slug, owner, err := s.client(c, id, secret)
+	grant, err := s.client(c, id, secret)
 	if !ok {
 		err = auth.ErrInvalidClient
 		if c.Header("Authorization") == "" && in.ClientID == nil && in.ClientSecret == nil {
@@ -164,7 +164,7 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 		giveBack()
 	}
 	if err == nil {
-		err = s.TakeToken(c, client)
+		err = s.TakeToken(c, grant.Client)
 	}
 	if err != nil {
 		return api.Token{}, err
@@ -179,13 +179,14 @@ func (s Registration) Token(c *rest.Call, in *api.TokenRequest) (api.Token, erro
 	if err := s.TakeKeys(c.Context()); err != nil {
 		return api.Token{}, err
 	}
-	token, _, err := s.Issuer.Mint(owner, slug, client)
+	token, expires, err := s.Issuer.Mint(grant)
 	if err != nil {
 		return api.Token{}, err
 	}
+	s.Node.Orgs.NoteToken(grant.Org, grant.Client)
 	c.SetHeader("Pragma", "no-cache")
 	return api.Token{
-		AccessToken: token, TokenType: "Bearer", ExpiresIn: int(parley.TokenLifetime.Seconds()), Scope: auth.Scope,
+		AccessToken: token, TokenType: "Bearer", ExpiresIn: int(expires.Unix() - c.Now().Unix()), Scope: string(grant.Scope),
 	}, nil
 }
 
@@ -205,36 +206,56 @@ func credentialsOf(c *rest.Call, in *api.TokenRequest) (id, secret string, ok bo
 	return id, secret, ok, nil
 }
 
-// client checks credentials. An unknown client takes the same time and gives the same
-// error as a wrong secret.
-func (s Registration) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
+// client checks credentials, and returns what they are good for. An unknown client takes the same
+// time and gives the same error as a wrong secret.
+func (s Registration) client(c *rest.Call, id, secret string) (grant auth.Grant, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
+	var credential *org.Credential
 	if malformed == nil {
-		if owner, err = s.Node.Orgs.ByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
-			return client, "", owner, err
+		if grant, credential, err = s.find(c, client); err != nil {
+			return grant, err
 		}
 	}
-	var hash []byte
-	if malformed == nil && err == nil {
-		o, unknown := s.Node.Orgs.Get(c.Context(), owner)
-		if unknown != nil && !errors.Is(unknown, parley.ErrNotFound) && !errors.Is(unknown, journal.ErrErased) {
-			return client, "", owner, unknown
-		}
-		if credential := o.Credential(client); unknown == nil && credential.Live() {
-			hash, slug = credential.GetSecretHash(), o.GetSlug()
-		}
+	if !auth.CheckSecret(secret, credential.GetSecretHash()) {
+		return grant, auth.ErrInvalidClient
 	}
-	if !auth.CheckSecret(secret, hash) {
-		return client, "", owner, auth.ErrInvalidClient
+	if only := credential.Only(); only != nil {
+		active, err := s.Agents.AnyActive(c.Context(), only)
+		if err == nil && !active {
+			err = auth.ErrInvalidClient.Saying("All agents that the credential is limited to have been revoked.")
+		}
+		return grant, err
 	}
-	return client, slug, owner, nil
+	return grant, nil
+}
+
+// find returns a live credential, nil if there is none.
+func (s Registration) find(c *rest.Call, client parley.ClientID) (grant auth.Grant, credential *org.Credential, err error) {
+	owner, err := s.Node.Orgs.ByClient(c.Context(), client)
+	if errors.Is(err, parley.ErrNotFound) {
+		return grant, nil, nil
+	}
+	if err != nil {
+		return grant, nil, err
+	}
+	o, err := s.Node.Orgs.Get(c.Context(), owner)
+	switch {
+	case errors.Is(err, parley.ErrNotFound), errors.Is(err, journal.ErrErased):
+		return grant, nil, nil
+	case err != nil:
+		return grant, nil, err
+	}
+	if credential = o.Credential(client); !credential.Live(c.Now()) {
+		return grant, nil, nil
+	}
+	return auth.Grant{Org: owner, Slug: o.GetSlug(), Client: client, Scope: credential.Reach(), Expires: credential.Expires()}, credential, nil
 }
 
 // AuthorizationServer describes the token endpoint. source: RFC 8414
 func (s Registration) AuthorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	return c.Document(api.AuthorizationServer{
 		Issuer: s.BaseURL, TokenEndpoint: s.BaseURL + "/oauth/token", JWKSURI: s.BaseURL + "/.well-known/jwks.json",
-		Scopes: []string{auth.Scope}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
+		Scopes: []string{string(parley.ScopeOrg), string(parley.ScopeAgents), string(parley.ScopeRead)}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
 		AuthMethods: []string{"client_secret_basic", "client_secret_post"}, Documentation: s.BaseURL + "/docs",
 	}, s.Started, rest.CacheHour)
 }

@@ -18,6 +18,7 @@ import (
 // Options are what the handlers of organizations need of the service.
 type Options struct {
 	Node    *actors.Node
+	Agents  *access.Agents
 	Issuer  *auth.Issuer
 	Cursors *rest.Cursors
 	Entropy parley.Entropy
@@ -36,6 +37,9 @@ type Options struct {
 	Source func(*rest.Call) string
 	// TakeFailure counts a wrong secret before it is checked; giveBack undoes that.
 	TakeFailure func(*rest.Call) (giveBack func(), err error)
+	// ScopesKnown, if set, refuses credentials that expire or have another scope than org while a
+	// node of the cluster might take them for others.
+	ScopesKnown func(context.Context) error
 	// TakeToken counts a token of a client.
 	TakeToken func(*rest.Call, parley.ClientID) error
 	// TakeKeys makes the newest signing keys those in use.

@@ -84,7 +84,7 @@ func (s *Reports) find(c *rest.Call, in *api.CreateReport, r *record.Report) err
 	case in.MessageID != nil:
 		m, err := s.node.Messages.Get(c.Context(), *in.MessageID)
 		switch m, err = submission.Readable(c, m, err); {
-		case err == nil && m.Record.RecipientOrg() != c.Caller.Org, errors.Is(err, submission.ErrForeignMessage):
+		case err == nil && !c.Caller.Owns(m.Record.RecipientOrg(), m.Record.Recipient()), errors.Is(err, submission.ErrForeignMessage):
 			return submission.ErrUnknownMessage
 		case err != nil:
 			return err

@@ -52,7 +52,7 @@ func (a ask) bindTo(r *Route) (in reflect.Value, err error) {
 }
 
 // samples are texts; every pattern of the table accepts one of them.
-var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "spam", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "text/plain", "free", "2.0", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "AKP", "X-Wing", strings.Repeat("A", 1622)}
+var samples = []string{toyID, "a.b.c", "read", "2099-01-01T00:00:00Z", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "spam", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "text/plain", "free", "2.0", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "AKP", "X-Wing", strings.Repeat("A", 1622)}
 
 // exampleOf returns JSON that a shape accepts.
 func exampleOf(t testing.TB, s *shape) string {

@@ -21,9 +21,11 @@ import (
 // Caller identifies the caller of a request: an organization, with one of its
 // credentials.
 type Caller struct {
-	Org      parley.OrgID
+	// Principal owns what the caller may act for.
+	parley.Principal
 	Slug     string
 	ClientID parley.ClientID
+	Scope    parley.Scope
 	// Tier is the current trust tier, not the one at the time the token was issued.
 	Tier int
 	// Suspended: the organization may only read.
@@ -40,6 +42,15 @@ type Caller struct {
 
 // Account returns the account that the caller's memory counts against.
 func (c *Caller) Account() limit.Account { return AccountOf(c.Org) }
+
+// Name names the caller where what it sees is told apart: its organization, and its credential if
+// that is limited to some agents.
+func (c *Caller) Name() string {
+	if c.Only == nil {
+		return c.Org.String()
+	}
+	return c.Org.String() + " by " + c.ClientID.String()
+}
 
 // AccountOf returns the account that an organization's memory counts against.
 func AccountOf(org parley.OrgID) limit.Account { return limit.Account{Name: string(org[:])} }
@@ -158,7 +169,7 @@ func (c *Call) grow(to int) error {
 
 // Account returns the account that the memory of the call counts against.
 func (c *Call) Account() limit.Account {
-	if c.route.Access == Bearer || c.route.Access == Tier1 {
+	if c.route.Access.NeedsToken() {
 		return c.Caller.Account()
 	}
 	return limit.Account{Name: c.host.Source(c), Anonymous: true}
@@ -195,9 +206,9 @@ func (c *Call) Header(name string) string { return string(c.ctx.Request.Header.P
 // Body returns the raw request body. It is overwritten after the handler returns.
 func (c *Call) Body() []byte { return c.ctx.Request.Body() }
 
-// Head reports whether this is a HEAD request. A handler that records what it returns
-// as transferred must not do so then.
-func (c *Call) Head() bool { return c.ctx.IsHead() }
+// OnlyReads reports whether the request leaves everything as it is: a handler that records what
+// it returns as transferred must not do so then.
+func (c *Call) OnlyReads() bool { return c.ctx.IsHead() || c.Caller.Scope == parley.ScopeRead }
 
 // Peer returns the address of the other end of the connection.
 func (c *Call) Peer() netip.Addr { return PeerOf(c.ctx.RemoteIP()) }

@@ -83,7 +83,7 @@ type List struct {
 // New begins the answer. The name must include all filters. Keys have one of the lengths,
 // or any if none is given.
 func (s *Lists) New(c *Call, in api.Paging, name string, lengths ...int) (*List, error) {
-	l := &List{lists: s, Call: c, name: name + " of " + c.Caller.Org.String()}
+	l := &List{lists: s, Call: c, name: name + " of " + c.Caller.Name()}
 	switch {
 	case in.Limit != nil:
 		l.Limit = *in.Limit

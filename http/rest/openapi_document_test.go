@@ -169,7 +169,7 @@ func securitySchemes() object {
 		{"oauth2", object{
 			{"type", "oauth2"},
 			{"description", "The client_id and client_secret of a registration give such an access token."},
-			{"flows", object{{"clientCredentials", object{{"tokenUrl", "/oauth/token"}, {"scopes", object{{"org", "Act for the organization."}}}}}}},
+			{"flows", object{{"clientCredentials", object{{"tokenUrl", "/oauth/token"}, {"scopes", object{{"org", "Act for the organization."}, {"agents", "Act for some of its agents."}, {"read", "Read, and change nothing."}}}}}}},
 		}},
 		{"basic", object{{"type", "http"}, {"scheme", "basic"}, {"description", "The client_id and client_secret of a registration."}}},
 	}

@@ -16,13 +16,16 @@ func (b *schemas) operation(r *Route) object {
 	op := object{{"operationId", b.about(r).ID}, {"tags", []string{b.texts.about(r).tag}}, {"summary", r.Summary}}
 	description := b.texts.about(r).text
 	security := []object{}
-	switch r.Access {
-	case Tier1:
+	if r.Access.NeedsTier1() {
 		description = strings.TrimSpace(description + "\n\nNeeds trust tier 1 or more.")
-		fallthrough
-	case Bearer:
-		security = []object{{{"bearer", []string{}}}, {{"oauth2", []string{"org"}}}}
-	case Basic:
+	}
+	if r.Access.NeedsToken() {
+		security = append(security, object{{"bearer", []string{}}})
+	}
+	for _, scope := range r.Access.Scopes() { // one of them is enough
+		security = append(security, object{{"oauth2", []string{string(scope)}}})
+	}
+	if r.Access == Basic {
 		security = []object{{{"basic", []string{}}}}
 	}
 	op = op.with("security", security)
@@ -103,10 +106,14 @@ func headers(names ...string) object {
 }
 
 // headersOf returns the headers of an error status besides X-Request-ID.
-func headersOf(status int) []string {
-	switch status {
+func headersOf(r refusal) []string {
+	switch r.status {
 	case fasthttp.StatusUnauthorized:
 		return append([]string{fasthttp.HeaderWWWAuthenticate}, RateHeaders[:]...)
+	case fasthttp.StatusForbidden:
+		if slices.Contains(r.codes, ErrScope.Code) {
+			return append([]string{fasthttp.HeaderWWWAuthenticate}, RateHeaders[:]...)
+		}
 	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		return append([]string{fasthttp.HeaderRetryAfter}, RateHeaders[:]...)
 	}
@@ -161,7 +168,7 @@ func (b *schemas) refused(r refusal) object {
 	if r.status == fasthttp.StatusUnprocessableEntity {
 		body = reflect.TypeFor[api.Invalid]()
 	}
-	return response(refusalTexts[r.status], headers(headersOf(r.status)...), JSONMedia, withCodes(b.output(body), r.codes))
+	return response(refusalTexts[r.status], headers(headersOf(r)...), JSONMedia, withCodes(b.output(body), r.codes))
 }
 
 // withCodes restricts the code of an error to the given ones.
@@ -194,12 +201,17 @@ func (b *schemas) responses(r *Route) object {
 		byStatus[fasthttp.StatusNotModified] = object{{"description", "The document is that of If-None-Match or If-Modified-Since."}, {"headers", headers(own...)}}
 	}
 	for _, refusal := range refusalsOf(r, op) {
-		if !r.OwnRefusals() || sharedNames[refusal.status] != "" {
+		scope := slices.Contains(refusal.codes, ErrScope.Code)
+		switch {
+		case r.OwnRefusals() && scope: // the only 403 that is one of HTTP
+			refusal.codes = []string{ErrScope.Code}
+			byStatus[refusal.status] = b.refusedByRPC(refusal)
+		case !r.OwnRefusals() || sharedNames[refusal.status] != "":
 			byStatus[refusal.status] = b.refusalOn(r, refusal)
 		}
 	}
 	for status, body := range op.Bodies {
-		byStatus[status] = response(fasthttp.StatusMessage(status), headers(headersOf(status)...), JSONMedia, b.output(body))
+		byStatus[status] = response(fasthttp.StatusMessage(status), headers(headersOf(refusal{status: status})...), JSONMedia, b.output(body))
 	}
 	all := object{}
 	for _, status := range sortedKeys(byStatus) {
@@ -252,7 +264,7 @@ func (b *schemas) content(r *Route) object {
 // reference for other routes unless it is specific to the route.
 func (b *schemas) refusalOn(r *Route, refused refusal) object {
 	if r.Access == Basic && (refused.status == fasthttp.StatusBadRequest || refused.status == fasthttp.StatusUnauthorized) {
-		return response("An error after RFC 6749.", headers(headersOf(refused.status)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.TokenError]()), refused.codes))
+		return response("An error after RFC 6749.", headers(headersOf(refused)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.TokenError]()), refused.codes))
 	}
 	name := sharedNames[refused.status]
 	if name != "" && r.OwnRefusals() {

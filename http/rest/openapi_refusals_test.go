@@ -36,7 +36,7 @@ var statusCodes = []struct {
 	{fasthttp.StatusBadRequest, []string{"agent_required", "invalid_cursor", "invalid_request", "pow_invalid", "unsupported_grant_type"}},
 	{fasthttp.StatusUnauthorized, []string{"invalid_client", "invalid_token", "not_authenticated", "token_expired"}},
 	{fasthttp.StatusForbidden, []string{
-		"electorate_empty", "incoming_policy", "invitation_required", "isolated_agent", "not_admin", "not_in_electorate", "not_member", "not_owner",
+		"electorate_empty", "incoming_policy", "insufficient_scope", "invitation_required", "isolated_agent", "not_admin", "not_in_electorate", "not_member", "not_owner",
 		"outgoing_policy", "quota_exceeded", "role_not_allowed", "signature_invalid", "suspended", "svid_invalid", "svid_not_configured", "trust_tier_required",
 	}},
 	{fasthttp.StatusNotFound, []string{"not_found"}},
@@ -131,7 +131,7 @@ func refusalsOf(r *Route, op operation) []refusal {
 
 // impliedCodes returns the codes that follow from a route's access and from its inputs.
 func impliedCodes(r *Route) []string {
-	secured, writes := r.Access == Bearer || r.Access == Tier1, r.Method != fasthttp.MethodGet
+	secured, writes := r.Access.NeedsToken(), r.Method != fasthttp.MethodGet
 	named := func(fields []field, name string) bool {
 		return slices.ContainsFunc(fields, func(f field) bool { return f.names[0] == name })
 	}
@@ -145,7 +145,8 @@ func impliedCodes(r *Route) []string {
 	}{
 		{secured, "not_authenticated token_expired invalid_token"},
 		{secured && !r.OpenToSuspended(), "suspended"},
-		{r.Access == Tier1, "trust_tier_required"},
+		{secured && r.Access != Read, "insufficient_scope"},
+		{r.Access.NeedsTier1(), "trust_tier_required"},
 		{r.Access == Basic, "invalid_client invalid_request unsupported_grant_type"},
 		{acting, "not_owner"},
 		{named(r.plan.header, "idempotency-key"), "idempotency_mismatch"},

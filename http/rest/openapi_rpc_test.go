@@ -17,7 +17,7 @@ const rpcPrefix = "A2A"
 
 // refusedByRPC describes one status of refusals of an RPC route.
 func (b *schemas) refusedByRPC(r refusal) object {
-	return response(refusalTexts[r.status], headers(headersOf(r.status)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.A2ARefusal]()), r.codes))
+	return response(refusalTexts[r.status], headers(headersOf(r)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.A2ARefusal]()), r.codes))
 }
 
 // successOfRPC describes the 200 of an RPC route: errors of JSON-RPC, which have no status of
@@ -60,7 +60,7 @@ type a2AStreamEvent struct{}
 func TestBridgeInDocument(t *testing.T) {
 	document := serviceDocument(t)
 	responses := at(t, document, "paths", "/a2a/{handle}", "post", "responses").(map[string]any)
-	if got := slices.Sorted(maps.Keys(responses)); !slices.Equal(got, []string{"200", "401", "404", "413", "415", "429", "503", "default"}) {
+	if got := slices.Sorted(maps.Keys(responses)); !slices.Equal(got, []string{"200", "401", "403", "404", "413", "415", "429", "503", "default"}) {
 		t.Errorf("statuses %v", got)
 	}
 	for status, response := range responses {

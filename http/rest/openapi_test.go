@@ -14,10 +14,10 @@ import (
 func wireRoutes() []Route {
 	return []Route{
 		Typed("POST", "/messages", Tier1, 201, "Send.", func(*Call, *api.Send) (api.Message, error) { return api.Message{}, nil }),
-		Typed("PATCH", "/org", Bearer, 200, "Change.", func(*Call, *api.OrgPatch) (*api.Org, error) { return nil, nil }),
-		Typed("GET", "/agents/{id}/messages", Bearer, 200, "List.", func(*Call, *api.Inbox) (api.Page[api.Message], error) { return api.Page[api.Message]{}, nil }),
+		Typed("PATCH", "/org", Act, 200, "Change.", func(*Call, *api.OrgPatch) (*api.Org, error) { return nil, nil }),
+		Typed("GET", "/agents/{id}/messages", Read, 200, "List.", func(*Call, *api.Inbox) (api.Page[api.Message], error) { return api.Page[api.Message]{}, nil }),
 		Typed("POST", "/agents", Tier1, 201, "Create.", func(*Call, *api.CreateAgent) (api.Agent, error) { return api.Agent{}, nil }),
-		Typed("GET", "/agents", Bearer, 200, "List.", func(*Call, *api.ListAgents) ([]api.Agent, error) { return nil, nil }),
+		Typed("GET", "/agents", Read, 200, "List.", func(*Call, *api.ListAgents) ([]api.Agent, error) { return nil, nil }),
 		Typed("GET", "/agents/keys", Public, 200, "Keys.", func(*Call, *api.GetBatchKeys) (api.BatchKeys, error) { return api.BatchKeys{}, nil }),
 		Typed("POST", "/oauth/token", Basic, 200, "Token.", func(*Call, *api.TokenRequest) (api.Token, error) { return api.Token{}, nil }),
 	}
@@ -65,7 +65,11 @@ func TestDocumentIsValid(t *testing.T) {
 		if at(t, op, "summary") != r.Summary || len(at(t, op, "responses").(map[string]any)) < 2 {
 			t.Errorf("%s %s: %v", r.Method, r.Path, op)
 		}
-		scheme := map[Access]string{Public: "[]", Bearer: `[{"bearer":[]},{"oauth2":["org"]}]`, Tier1: `[{"bearer":[]},{"oauth2":["org"]}]`, Basic: `[{"basic":[]}]`}[r.Access]
+		scheme := map[Access]string{
+			Public: "[]", Read: `[{"bearer":[]},{"oauth2":["org"]},{"oauth2":["agents"]},{"oauth2":["read"]}]`,
+			Act: `[{"bearer":[]},{"oauth2":["org"]},{"oauth2":["agents"]}]`, Tier1: `[{"bearer":[]},{"oauth2":["org"]},{"oauth2":["agents"]}]`,
+			Manage: `[{"bearer":[]},{"oauth2":["org"]}]`, ManageTier1: `[{"bearer":[]},{"oauth2":["org"]}]`, Basic: `[{"basic":[]}]`,
+		}[r.Access]
 		if got, _ := json.Marshal(op["security"]); string(got) != scheme {
 			t.Errorf("%s %s: security %s, want %s", r.Method, r.Path, got, scheme)
 		}

@@ -86,6 +86,7 @@ var operations = map[string]operation{
 	"PATCH /org":                          {ID: "updateOrganization", Refuses: "slug_immutable quota_exceeded"},
 	"GET /org/quotas":                     {ID: "getQuotas"},
 	"POST /org/credentials":               {ID: "createCredentials", Refuses: "quota_exceeded"},
+	"GET /org/credentials":                {ID: "listCredentials"},
 	"DELETE /org/credentials/{client_id}": {ID: "revokeCredentials", Refuses: "last_credential"},
 	"DELETE /orgs/{id}":                   {ID: "eraseOrganization", Refuses: "not_owner legal_hold"},
 

@@ -61,6 +61,8 @@ var (
 	ErrNoRoute = parley.ErrNotFound
 	// ErrTier rejects a caller whose organization has not enough trust.
 	ErrTier = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
+	// ErrScope rejects a token whose credential has a scope that the route does not admit.
+	ErrScope = parley.Refuse(parley.Forbidden, "insufficient_scope", "The credential that the token was made for does not have the scope that this needs.")
 	// ErrSuspended rejects all but reads, the export and the erasure.
 	ErrSuspended = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	// ErrDraining rejects what would begin, or wait, while the server stops.
@@ -166,6 +168,18 @@ func Challenge(r *Route, p Problem, tried bool) string {
 	}
 	description, _ := p.detail.(string)
 	return `Bearer realm="parley", error="invalid_token", error_description="` + strings.NewReplacer(`"`, "'", `\`, "/").Replace(description) + `"`
+}
+
+// ScopeChallenge returns the WWW-Authenticate header of a 403 for lack of scope.
+// // source: RFC 6750 section 3.1
+func ScopeChallenge(r *Route) string {
+	scopes := make([]string, 0, len(parley.Scopes))
+	if r != nil {
+		for _, scope := range r.Access.Scopes() {
+			scopes = append(scopes, string(scope))
+		}
+	}
+	return `Bearer error="insufficient_scope", scope="` + strings.Join(scopes, " ") + `"`
 }
 
 // AsOAuth returns the problem in the form of RFC 6749 section 5.2 for the token endpoint:

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"parley/client/parley"
 )
 
 // Access is the access that a route requires.
@@ -15,15 +17,48 @@ type Access uint8
 const (
 	// Public needs no credentials.
 	Public Access = iota
-	// Bearer needs an access token.
-	Bearer
-	// Tier1 needs an access token of an organization of trust tier 1 or more.
-	Tier1
 	// Basic takes client credentials, which the handler checks.
 	Basic
+	// Read needs an access token of any scope.
+	Read
+	// Act needs a token of scope org or agents.
+	Act
+	// Tier1 is Act for organizations of trust tier 1 or more.
+	Tier1
+	// Manage needs a token of scope org.
+	Manage
+	// ManageTier1 is Manage for organizations of trust tier 1 or more.
+	ManageTier1
 )
 
-func (a Access) String() string { return [...]string{"public", "bearer", "tier1", "basic"}[a] }
+func (a Access) String() string {
+	return [...]string{"public", "basic", "read", "act", "tier1", "manage", "manage tier1"}[a]
+}
+
+// NeedsToken reports whether callers need an access token.
+func (a Access) NeedsToken() bool { return a >= Read }
+
+// NeedsTier1 reports whether callers need trust tier 1 or more.
+func (a Access) NeedsTier1() bool { return a == Tier1 || a == ManageTier1 }
+
+// Scopes returns the scopes of which a token needs one, the widest first; nil if it needs no token.
+func (a Access) Scopes() []parley.Scope {
+	switch a {
+	case Public, Basic:
+	case Read:
+		return []parley.Scope{parley.ScopeOrg, parley.ScopeAgents, parley.ScopeRead}
+	case Act, Tier1:
+		return []parley.Scope{parley.ScopeOrg, parley.ScopeAgents}
+	case Manage, ManageTier1:
+		return []parley.Scope{parley.ScopeOrg}
+	}
+	return nil
+}
+
+// Admits reports whether a token of a scope may call a route that needs one.
+func (a Access) Admits(s parley.Scope) bool {
+	return s == parley.ScopeOrg || a == Read || s == parley.ScopeAgents && (a == Act || a == Tier1)
+}
 
 // Route is one line of the table that is the whole interface.
 type Route struct {
@@ -107,9 +142,9 @@ func Stream[In any](method, path string, access Access, summary string, h func(*
 }
 
 // Download declares an endpoint whose handler takes over the connection and writes a long
-// answer of the media type. Suspended organizations may call it.
+// answer of the media type, for tokens of scope org. Suspended organizations may call it.
 func Download[In any](path, media, summary string, h func(*Call, *In) error) Route {
-	r := Stream(fasthttp.MethodGet, path, Bearer, summary, h)
+	r := Stream(fasthttp.MethodGet, path, Manage, summary, h)
 	r.media, r.Exempt = media, true
 	return r
 }

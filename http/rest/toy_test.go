@@ -92,12 +92,12 @@ func (a toyAnswer) Status() int { return max(a.code, 200) }
 
 func toyRoutes() []Route {
 	return []Route{
-		Typed("GET", "/things/{id}", Bearer, 200, "Show a thing.", func(*Call, *toyThing) (toyAnswer, error) { return toyAnswer{}, nil }),
+		Typed("GET", "/things/{id}", Read, 200, "Show a thing.", func(*Call, *toyThing) (toyAnswer, error) { return toyAnswer{}, nil }),
 		RenderedAs[toyThing]("POST", "/things", Tier1, 201, "Make a thing.", func(*Call, *toyClosed) (Rendered, error) { return Rendered{}, nil }),
 		Typed("POST", "/bind/{id}", Public, 200, "Take everything.", func(*Call, *toyIn) (api.Nothing, error) { return api.Nothing{}, nil }),
 		Typed("POST", "/token", Basic, 200, "Give a token.", func(_ *Call, in *toyForm) (*toyForm, error) { return in, nil }),
-		Typed("DELETE", "/things/{id}", Bearer, 204, "Remove a thing.", func(*Call, *toyThing) (NoContent, error) { return NoContent{}, nil }),
-		Stream("GET", "/stream/{id}", Bearer, "Stream.", func(*Call, *toyThing) error { return nil }),
+		Typed("DELETE", "/things/{id}", Act, 204, "Remove a thing.", func(*Call, *toyThing) (NoContent, error) { return NoContent{}, nil }),
+		Stream("GET", "/stream/{id}", Read, "Stream.", func(*Call, *toyThing) error { return nil }),
 		Raw("GET", "/slow", Public, "text/plain", "Wait.", func(*Call, *struct{}) error { return nil }),
 	}
 }

@@ -285,7 +285,7 @@ func (st *agentStream) put(g *batch, b []byte) error {
 	if n < len(b) {
 		st.pending = &pending{
 			rest: batch{bytes: b[n:], transfers: g.transfers, events: g.events, beat: g.beat},
-			hold: st.streams.Budget.Hold(rest.AccountOf(st.source.org), nil),
+			hold: st.streams.Budget.Hold(rest.AccountOf(st.source.caller.Org), nil),
 		}
 		g.bytes, g.transfers = nil, nil
 		if !st.pending.hold.Grow(cap(b) + connlimit.SendBytes) { // the socket is full

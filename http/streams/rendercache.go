@@ -12,7 +12,7 @@ const renderCachePlaces = 64
 
 // renderCache keeps the latest events of agents with several streams: each is rendered
 // for the first stream and sent on the others unchanged. All streams of an agent belong
-// to its owner, so they see the same.
+// to its owner, so they see the same; those of limited credentials do not take part.
 //
 // An event is dropped when another needs its place, or after a second.
 type renderCache struct {

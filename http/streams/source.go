@@ -18,8 +18,10 @@ import (
 type feedSource struct {
 	streams *Streams
 	agent   parley.AgentID
-	org     parley.OrgID // the caller's
+	caller  parley.Principal
 	client  parley.ClientID
+	// onlyReads: what is written does not count as transferred.
+	onlyReads bool
 	// untransferredUpTo is a position. Up to there, the stream shows only messages
 	// that are not transferred yet.
 	untransferredUpTo uint64
@@ -41,7 +43,7 @@ func (s *feedSource) gather(g *batch, e journal.FeedEntry, m query.Message) {
 		return
 	}
 	g.events++
-	if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
+	if s.transfers(e, m) {
 		g.transfers = append(g.transfers, transfer{receipt: s.receiptOf(e, m.Record.Sender())})
 	}
 }
@@ -56,10 +58,18 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 	case journal.WebhookEntry:
 		return appendWebhookEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, s.streams.Agents.ToView(context.Background(), m), view.Viewer{Org: s.org, Agent: s.agent, Logger: s.streams.Logger})
+		return appendMessageEvent(b, s.streams.Agents.ToView(context.Background(), m), view.Viewer{Principal: s.caller, Agent: s.agent, Logger: s.streams.Logger})
 	}
 	return b
 }
+
+// transfers reports whether an entry brings a message that is transferred by being written.
+func (s *feedSource) transfers(e journal.FeedEntry, m query.Message) bool {
+	return e.Kind.BringsMessage() && !m.Receipts.Transferred() && !s.onlyReads
+}
+
+// plain reports whether the stream shows what others of the agent show, and records its receipts as they do.
+func (s *feedSource) plain() bool { return s.caller.Only == nil && !s.onlyReads }
 
 func (s *feedSource) receiptOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
 	return journal.RecordReceipt{
@@ -80,7 +90,7 @@ func (s *feedSource) readPage(p *page, from, upTo uint64) (to uint64, err error)
 			return nil
 		}
 		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
-		if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
+		if s.transfers(e, m) {
 			p.events[len(p.events)-1].receipt = s.receiptOf(e, m.Record.Sender())
 		}
 		return nil
@@ -95,11 +105,11 @@ func (s *feedSource) permitted() bool {
 	if err != nil || a.Revoked() {
 		return err != nil && !gone(err)
 	}
-	o, err := s.streams.Node.Orgs.Get(ctx, s.org)
+	o, err := s.streams.Node.Orgs.Get(ctx, s.caller.Org)
 	if err != nil {
 		return !gone(err)
 	}
-	return o.Credential(s.client).Live() && !o.Suspended()
+	return o.Credential(s.client).Live(s.streams.Clock()) && !o.Suspended()
 }
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {

@@ -42,7 +42,8 @@ func (r *Streams) Serve(c *rest.Call, in *api.Stream) error {
 		return parley.ErrQuotaExceeded.OverQuota(access.QuotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
-		streams: r, source: feedSource{streams: r, agent: in.ID, org: c.Caller.Org, client: c.Caller.ClientID}, readers: audience, since: r.pages.now(),
+		streams: r, readers: audience, since: r.pages.now(),
+		source: feedSource{streams: r, agent: in.ID, caller: c.Caller.Principal, client: c.Caller.ClientID, onlyReads: c.OnlyReads()},
 	}
 	if start.OnlyUntransferred {
 		st.source.untransferredUpTo = r.Node.Feeds.DurablePosition(in.ID)

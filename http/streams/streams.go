@@ -53,9 +53,9 @@ type Streams struct {
 // readers counts the streams of one agent.
 type readers struct{ size atomic.Int32 } // guarded by mu
 
-// shares reports whether other streams show the same feed.
+// shares reports whether other streams may show the same feed in the same way.
 func (st *agentStream) shares() bool {
-	return st.readers.size.Load() > 1 && !st.streams.planted.Alone
+	return st.readers.size.Load() > 1 && st.source.plain() && !st.streams.planted.Alone
 }
 
 // wheelSlots is larger than the heartbeat interval in seconds.
@@ -212,13 +212,13 @@ func (r *Streams) endIf(over func(*agentStream) bool) {
 func (r *Streams) End(id [16]byte) {
 	r.endIf(func(st *agentStream) bool {
 		from := &st.source
-		return id == from.agent || id == from.client || id == from.org
+		return id == from.agent || id == from.client || id == from.caller.Org
 	})
 }
 
 // Forget ends the streams of an organization that was erased, and drops what was rendered.
 func (r *Streams) Forget(org parley.OrgID) {
-	r.endIf(func(st *agentStream) bool { return st.source.org == org })
+	r.endIf(func(st *agentStream) bool { return st.source.caller.Org == org })
 	r.rendered.clear()
 	r.pages.turn()
 	r.pages.turn() // what was young before

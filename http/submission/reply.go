@@ -78,7 +78,7 @@ func (d *Desk) Continue(c *rest.Call, in *api.Reply, original query.Message, fro
 // it.
 func (d *Desk) ends(c *rest.Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
 	mine := r.Sender()
-	if r.RecipientOrg() == c.Caller.Org {
+	if c.Caller.Owns(r.RecipientOrg(), r.Recipient()) {
 		mine = r.Recipient()
 	}
 	if named != nil {
@@ -111,7 +111,7 @@ func Readable(c *rest.Call, m query.Message, err error) (query.Message, error) {
 		return m, ErrUnknownMessage
 	case err != nil && !erased:
 		return m, err
-	case m.Record.SenderOrg() == c.Caller.Org || m.Record.RecipientOrg() == c.Caller.Org:
+	case c.Caller.Owns(m.Record.SenderOrg(), m.Record.Sender()) || c.Caller.Owns(m.Record.RecipientOrg(), m.Record.Recipient()):
 		return m, err
 	case erased:
 		return m, ErrUnknownMessage

@@ -18,6 +18,9 @@ const claimsMax = 3
 // caller's organization: if another one used it before, that message is the answer, and if
 // another one is about to use it, that one sends.
 func (d *Desk) SendTask(c *rest.Call, in *api.Send, from *agent.State, task *Task) (p actors.Posted, err error) {
+	if c.Caller.Only != nil { // it must not repeat what others of its organization sent
+		return d.Send(c, in, from, ViaA2A, task)
+	}
 	claim := actors.TaskClaim{Org: c.Caller.Org, By: from.AgentID(), Key: in.IdempotencyKey}
 	if claim.Oldest, err = d.node.Agents.Oldest(c.Context(), claim.Org); err != nil {
 		return p, err

@@ -22,9 +22,9 @@ type Message struct {
 	Recipient *string
 }
 
-// Viewer is the reader of a message, whose organization owns its sender or its recipient.
+// Viewer is the reader of a message, who owns its sender or its recipient.
 type Viewer struct {
-	Org parley.OrgID
+	parley.Principal
 	// Agent is the acting agent, zero if none was named.
 	Agent parley.AgentID
 	// Logger logs messages whose content cannot be decoded, unless it is nil.
@@ -33,11 +33,14 @@ type Viewer struct {
 
 // received reports whether the viewer sees the message from the recipient's side.
 func (v Viewer) received(r *record.Message) bool {
-	if r.SenderOrg() == r.RecipientOrg() {
+	if v.owns(r) && v.Owns(r.RecipientOrg(), r.Recipient()) {
 		return v.Agent == r.Recipient() && !v.Agent.Zero()
 	}
-	return v.Org == r.RecipientOrg()
+	return v.Owns(r.RecipientOrg(), r.Recipient())
 }
+
+// owns reports whether the viewer owns the message's sender.
+func (v Viewer) owns(r *record.Message) bool { return v.Owns(r.SenderOrg(), r.Sender()) }
 
 // AppendMessage renders a message for a reader. // spec: Message (MessageRead)
 func AppendMessage(b []byte, m Message, v Viewer) []byte {
@@ -61,7 +64,7 @@ func AppendMessage(b []byte, m Message, v Viewer) []byte {
 	}
 	b = content.AppendText(append(b, `,"direction":`...), direction)
 	b = append(b, `,"self_encrypted_payload":`...)
-	if r.GetSelfPayload() != "" && v.Org == r.SenderOrg() {
+	if r.GetSelfPayload() != "" && v.owns(r) {
 		b = content.AppendText(b, r.GetSelfPayload())
 	} else {
 		b = append(b, `null`...)
@@ -114,7 +117,7 @@ func AppendPageEnd(b []byte, next string) []byte {
 // SizeBound returns an upper bound of the bytes that AppendMessage takes.
 func (v Viewer) SizeBound(r *record.Message) int {
 	n := content.MessageFrame + content.Size(r)
-	if v.Org == r.SenderOrg() {
+	if v.owns(r) {
 		n += len(r.GetSelfPayload()) // its alphabet needs no escapes
 	}
 	if r.Copied() {

@@ -13,7 +13,11 @@ func (s *Webhooks) ListDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Del
 	if in.Status != nil {
 		status = webhook.Status(webhook.Status_value[*in.Status])
 	}
-	jobs, total, err := s.Node.Webhooks.Deliveries(c.Context(), webhook.ID(in.ID), c.Caller.Org, status, in.Offset, in.Limit)
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err != nil {
+		return api.DeliveryPage{}, err
+	}
+	jobs, total, err := s.Node.Webhooks.Deliveries(c.Context(), webhook.ID(in.ID), by, status, in.Offset, in.Limit)
 	if err != nil {
 		return api.DeliveryPage{}, hookless(err)
 	}
@@ -26,7 +30,11 @@ func (s *Webhooks) ListDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Del
 
 // Summary counts a webhook's jobs. Jobs in progress count as pending.
 func (s *Webhooks) Summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
-	w, err := s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err != nil {
+		return api.DeliverySummary{}, err
+	}
+	w, err := s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), by)
 	if err != nil {
 		return api.DeliverySummary{}, hookless(err)
 	}
@@ -38,7 +46,11 @@ func (s *Webhooks) Summary(c *rest.Call, in *api.GetDeliverySummary) (api.Delive
 
 // Test delivers a test event, whichever events the webhook subscribes to.
 func (s *Webhooks) Test(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
-	j, err := s.Node.Webhooks.Test(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err != nil {
+		return api.Delivery{}, err
+	}
+	j, err := s.Node.Webhooks.Test(c.Context(), webhook.ID(in.ID), by)
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}
@@ -47,7 +59,11 @@ func (s *Webhooks) Test(c *rest.Call, in *api.TestWebhook) (api.Delivery, error)
 
 // RetryDelivery attempts a job now. A dead job gets all its attempts again.
 func (s *Webhooks) RetryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
-	j, err := s.Node.Webhooks.RetryJob(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err != nil {
+		return api.Delivery{}, err
+	}
+	j, err := s.Node.Webhooks.RetryJob(c.Context(), webhook.ID(in.ID), by, webhook.JobID(in.Job))
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}

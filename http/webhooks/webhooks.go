@@ -137,13 +137,13 @@ func (s *Webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, 
 		}
 		return err == nil
 	}
-	agents := s.Node.Agents.EachActive // those of revoked agents are inactive
+	agents := s.Agents.EachActive // those of revoked agents are inactive
 	if in.IncludeInactive {
-		agents = s.Node.Agents.EachFrom
+		agents = s.Agents.Each
 	}
 	if in.AgentID != nil {
 		of(0, *in.AgentID)
-	} else if failed := agents(l.Call.Context(), l.Call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
+	} else if failed := agents(l.Call, 0, func(place uint64, a *agent.State) bool {
 		return of(place, a.AgentID())
 	}); failed != nil {
 		return nil, failed
@@ -154,7 +154,11 @@ func (s *Webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, 
 
 // Patch switches a webhook on or off. // spec: Webhook
 func (s *Webhooks) Patch(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
-	changed, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err != nil {
+		return api.Webhook{}, err
+	}
+	changed, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: by, Active: in.Active})
 	if err != nil {
 		return api.Webhook{}, hookless(err)
 	}
@@ -162,7 +166,10 @@ func (s *Webhooks) Patch(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error
 }
 
 func (s *Webhooks) Delete(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
-	_, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
+	by, err := s.owner(c, webhook.ID(in.ID))
+	if err == nil {
+		_, err = s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Delete{By: by})
+	}
 	return rest.NoContent{}, hookless(err)
 }
 
@@ -170,11 +177,28 @@ func (s *Webhooks) Delete(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, 
 // secret also signs for a day.
 func (s *Webhooks) RotateSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
-	changed, err := s.Node.Webhooks.Change(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
+	by, err := s.owner(c, id)
+	if err != nil {
+		return api.WebhookSecret{}, err
+	}
+	changed, err := s.Node.Webhooks.Change(c.Context(), id, webhook.Rotate{By: by, SealedSecret: s.sealHook(id, secret)})
 	if err != nil {
 		return api.WebhookSecret{}, hookless(err)
 	}
 	return api.WebhookSecret{Webhook: view.Webhook(changed), Secret: secret}, nil
+}
+
+// owner returns the organization for which a caller reads or changes a webhook, or refuses one that
+// is limited to other agents.
+func (s *Webhooks) owner(c *rest.Call, id webhook.ID) (parley.OrgID, error) {
+	if c.Caller.Only == nil {
+		return c.Caller.Org, nil
+	}
+	w, err := s.Node.Webhooks.Get(c.Context(), id, c.Caller.Org)
+	if err == nil && !c.Caller.Owns(c.Caller.Org, w.Watched()) {
+		err = webhook.ErrUnknown
+	}
+	return c.Caller.Org, hookless(err)
 }
 
 // hookless makes an id that was never issued, and one of an erased organization, which nobody

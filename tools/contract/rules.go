@@ -16,6 +16,12 @@ var laterSubjects = map[string]string{
 // decidedSubjects are the entries whose subject their paragraph does not give.
 var decidedSubjects = map[string]string{
 	"route GET /org/credentials":              present,
+	"code insufficient_scope":                 present,
+	"quota scoped_credentials":                present,
+	"word exp":                                present,
+	"word last_used_at":                       present,
+	"word scopes_supported":                   present,
+	"event credential.expiring":               "expiring credentials",
 	"route GET /livez":                        present, // at the admin and the metrics listener
 	"member for":                              present,
 	"word reads":                              present,

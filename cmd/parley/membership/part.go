@@ -354,7 +354,7 @@ func (p *Part) CutOff() bool {
 // unready or draining; and why it is unready. A node that is down says nothing.
 func (p *Part) State() cluster.NodeState {
 	free, _ := p.store.Space()
-	s := cluster.NodeState{State: "ready", Version: program.ThisBuild().Version, FreeBytes: free}
+	s := cluster.NodeState{State: "ready", Level: cluster.LevelNow, Version: program.ThisBuild().Version, FreeBytes: free}
 	if replica, err := p.store.Replica(); err == nil { // others ask before the member has started
 		s.Applied = replica.Applied().Number
 	}

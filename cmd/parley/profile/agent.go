@@ -2,11 +2,17 @@ package profile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"parley/client"
 	"parley/client/api"
+	"parley/client/e2ee"
 	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
@@ -76,4 +82,30 @@ func PublicName(ctx context.Context, from *client.Session, name string) (string,
 		return "", err
 	}
 	return own.ID.String(), nil
+}
+
+// MoveKeys moves the key rings of agents, and what they know of groups, from one profile to another,
+// so that never two profiles seal with the same keys of a sender.
+func MoveKeys(from, to string, ids []parley.AgentID) error {
+	rings, err := OpenRings(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(to, KeysDirectory), 0o700); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		at := slices.IndexFunc(rings, func(r *e2ee.KeyRing) bool { return r.AgentID() == id })
+		if at < 0 {
+			return fmt.Errorf("%s has no keys of the agent %s", from, id)
+		}
+		ring := rings[at].Path()
+		for _, path := range []string{strings.TrimSuffix(ring, ".json") + ".groups", ring} {
+			err := os.Rename(path, filepath.Join(to, KeysDirectory, filepath.Base(path)))
+			if err != nil && !(path != ring && errors.Is(err, fs.ErrNotExist)) {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -121,6 +121,14 @@ func (m *member) contact() (trouble func() *parley.Refusal, cutOff func() bool) 
 	return m.part.Ready, m.part.CutOff
 }
 
+// scopesKnown is the ScopesKnown of the service.
+func (m *member) scopesKnown(ctx context.Context) error {
+	if m.part == nil {
+		return nil
+	}
+	return m.part.ScopesKnown(ctx)
+}
+
 // alike are the settings that should be the same on all nodes of a cluster, as NAME=VALUE.
 func (c *Config) alike() []string {
 	return []string{

@@ -299,7 +299,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
-		Notice: cfg.notice(), ClusterTrouble: trouble, Elsewhere: h.member.elsewhere(), CutOff: cutOff,
+		Notice: cfg.notice(), ClusterTrouble: trouble, Elsewhere: h.member.elsewhere(), CutOff: cutOff, ScopesKnown: h.member.scopesKnown,
 	})
 	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,

@@ -29,8 +29,9 @@ type accessScene struct {
 	alice, bob, carol  *kit.Agent // of the owner, the counterpart and the uninvolved organization
 	revoked            *kit.Agent // of the owner
 	tierZero           *kit.Org
-	revokedCredentials string // a token
-	spare              string // a credential of the owner, to delete
+	revokedCredentials string   // a token
+	spare              string   // a credential of the owner, to delete
+	victims            []string // agents that were made for a cell
 }
 
 func newAccessScene(t *testing.T, journals string) *accessScene {
@@ -59,17 +60,23 @@ type accessAsk struct {
 	body any
 }
 
-func (c *accessScene) victim() *kit.Agent { return c.alice.Org.Agent("v" + kit.RandomHex(6)) }
+func (c *accessScene) victim() *kit.Agent {
+	g := c.alice.Org.Agent("v" + kit.RandomHex(6))
+	c.victims = append(c.victims, g.ID)
+	return g
+}
 
 // newRecipient returns a new recipient that none of the callers controls.
 func (c *accessScene) newRecipient() *kit.Agent { return c.bob.Org.Agent("r" + kit.RandomHex(6)) }
 
 func (c *accessScene) message() obj { return c.alice.Send(c.bob) }
 
-// ask makes the request of one cell.
-func (c *accessScene) ask(t *testing.T, route, caller string) string {
-	method, _, _ := strings.Cut(route, " ")
-	ask := accessAsks[route](c)
+// ask makes the request of one cell, which has a scene of its own.
+func (c accessScene) ask(t *testing.T, route, caller string) string {
+	ask := accessAsks[route](&c)
+	if c.spare != "" { // an organization has at most ten
+		defer c.alice.Delete("/org/credentials/" + c.spare)
+	}
 	var headers []string
 	token := c.alice.Token
 	switch caller {
@@ -90,11 +97,17 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	case "none":
 		token = ""
 	}
+	return ask.summary(t, c.s, route, token, headers...)
+}
+
+// summary makes a request and returns the status and the code of the answer.
+func (ask accessAsk) summary(t *testing.T, s *kit.Server, route, token string, headers ...string) string {
+	method, _, _ := strings.Cut(route, " ")
 	var a *kit.Answer
 	if strings.HasSuffix(route, "/stream") || strings.HasSuffix(route, "/export") {
-		a = openPath(t, c.s, token, ask.path, headers...)
+		a = openPath(t, s, token, ask.path, headers...)
 	} else {
-		a = c.s.Call(t, token, method, ask.path, ask.body, headers...)
+		a = s.Call(t, token, method, ask.path, ask.body, headers...)
 	}
 	if a.Err != nil {
 		return a.Err.Error()
@@ -192,7 +205,7 @@ func TestAccessMatrix(t *testing.T) {
 				c.s.Call(t, "", "HEAD", accessAsks[route](c).path, nil).As("HEAD for %s", route).Want(401)
 			}
 		}
-		actual := accessTable(routes, matrix)
+		actual := accessTable(routes, accessCallers, matrix)
 		if *update && journals == kit.Variants[0].Journals {
 			if err := os.WriteFile(accessFile, []byte(actual), 0o644); err != nil {
 				t.Fatal(err)
@@ -248,13 +261,13 @@ func accessLeaks(matrix map[string]map[string]string, secured map[string]bool) (
 	return complaints
 }
 
-func accessTable(routes []string, matrix map[string]map[string]string) string {
+func accessTable(routes, callers []string, matrix map[string]map[string]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "route\t"+strings.Join(accessCallers, "\t"))
+	_, _ = fmt.Fprintln(w, "route\t"+strings.Join(callers, "\t"))
 	for _, route := range routes {
 		row := []string{route}
-		for _, caller := range accessCallers {
+		for _, caller := range callers {
 			row = append(row, matrix[route][caller])
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))

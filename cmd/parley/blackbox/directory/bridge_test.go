@@ -22,7 +22,9 @@ func TestA2ACard(t *testing.T) {
 		endpoint := s.Base + "/a2a/" + g.Handle
 		a := there().Want(200).Is(
 			"name", "Plain", "description", "Nothing more.", "version", "1.0.0", "supportedInterfaces", []any{obj{"url": endpoint, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}},
-			"securityRequirements", []any{obj{"schemes": obj{"oauth": obj{"list": []any{"org"}}}}},
+			"securityRequirements", []any{
+				obj{"schemes": obj{"oauth": obj{"list": []any{"org"}}}}, obj{"schemes": obj{"oauth": obj{"list": []any{"agents"}}}},
+			},
 			"skills", []any{obj{"id": "message", "name": "Plain", "description": "Nothing more.", "tags": []any{"message"}}})
 		kit.Exactly(t, "the A2A card", a.Body, "name description version supportedInterfaces capabilities securitySchemes securityRequirements defaultInputModes defaultOutputModes skills signatures")
 		if a.Header.Get("Cache-Control") != "public, max-age=300" || a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Content-Type") != "application/json" {

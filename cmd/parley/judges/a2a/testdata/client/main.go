@@ -60,7 +60,7 @@ func judgeCard(ctx context.Context, endpoint string) (*a2a.AgentCard, error) {
 	switch scheme := card.SecuritySchemes["oauth"].(type) {
 	case a2a.OAuth2SecurityScheme:
 		flow, ok := scheme.Flows.(a2a.ClientCredentialsOAuthFlow)
-		if !ok || flow.TokenURL == "" || flow.Scopes["org"] == "" {
+		if !ok || flow.TokenURL == "" || flow.Scopes["org"] == "" || flow.Scopes["agents"] == "" {
 			return nil, fmt.Errorf("its OAuth flow is %#v", scheme.Flows)
 		}
 	default:
@@ -74,7 +74,7 @@ func judgeCard(ctx context.Context, endpoint string) (*a2a.AgentCard, error) {
 	case len(card.SupportedInterfaces) != 1 || card.SupportedInterfaces[0].URL != endpoint ||
 		card.SupportedInterfaces[0].ProtocolBinding != a2a.TransportProtocolJSONRPC || card.SupportedInterfaces[0].ProtocolVersion != a2a.Version:
 		return nil, fmt.Errorf("it has other interfaces than %s: %+v", endpoint, card.SupportedInterfaces)
-	case len(card.SecurityRequirements) != 1 || fmt.Sprint(card.SecurityRequirements[0]["oauth"]) != "[org]":
+	case fmt.Sprint(card.SecurityRequirements) != "[map[oauth:[org]] map[oauth:[agents]]]":
 		return nil, fmt.Errorf("it requires %v", card.SecurityRequirements)
 	case !can.Streaming || !can.PushNotifications || !can.ExtendedAgentCard || len(can.Extensions) != 1 || can.Extensions[0].Required:
 		return nil, fmt.Errorf("its capabilities are %+v", can)
