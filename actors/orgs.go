@@ -218,8 +218,8 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	}
 }
 
-// resumeAfter has the organization's webhooks go on when the turn is durable, if it ends a
-// suspension.
+// resumeAfter has the organization's webhooks go on when a change is durable, unless the organization
+// is suspended.
 func (orgs *Orgs) resumeAfter(t *orgTurn) {
 	if id := t.State.OrgID(); len(t.Entry.Events) > 0 && !t.State.Suspended() {
 		t.OnDurable(func() { orgs.webhooks.Resume(id) })

@@ -219,13 +219,7 @@ func TestGolden(t *testing.T) {
 // and in a limited number.
 func TestCredentialsAreBounded(t *testing.T) {
 	s, now := &org.State{}, actorstest.Epoch
-	do := func(c org.Command) error {
-		events, err := org.Decide(s, c, now)
-		for _, e := range events {
-			org.Evolve(s, e)
-		}
-		return err
-	}
+	do := func(c org.Command) error { return apply(s, c, now) }
 	made := 0
 	add := func() (parley.ClientID, error) {
 		made++
@@ -272,13 +266,7 @@ func TestCredentialsAreBounded(t *testing.T) {
 // in tier 3, and do not keep an organization from being locked out. Expired ones do not count.
 func TestScopedCredentialsAreBounded(t *testing.T) {
 	s, now := &org.State{}, actorstest.Epoch
-	do := func(c org.Command) error {
-		events, err := org.Decide(s, c, now)
-		for _, e := range events {
-			org.Evolve(s, e)
-		}
-		return err
-	}
+	do := func(c org.Command) error { return apply(s, c, now) }
 	made := 0
 	add := func(scope parley.Scope, expires time.Time) error {
 		made++
@@ -321,4 +309,13 @@ func TestScopedCredentialsAreBounded(t *testing.T) {
 		}
 	}
 	over(add(parley.ScopeAgents, time.Time{}), parley.ScopedCredentialsTier3)
+}
+
+// apply decides a command and evolves the state.
+func apply(s *org.State, c org.Command, now time.Time) error {
+	events, err := org.Decide(s, c, now)
+	for _, e := range events {
+		org.Evolve(s, e)
+	}
+	return err
 }

@@ -111,7 +111,7 @@ func (h *stateCache[K, S]) forgetAll() {
 	h.cache.InvalidateAll()
 }
 
-// put caches a state unless its kind has changed beyond a number of changes.
+// put caches a state that was read when there had been so many changes, unless there were more since.
 func (h *stateCache[K, S]) put(key K, state S, changes uint64) {
 	h.cache.Compute(key, func(have S, _ bool) (S, otter.ComputeOp) {
 		if h.changes[key[15]].Load() != changes {

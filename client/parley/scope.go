@@ -30,6 +30,3 @@ type Principal struct {
 func (p Principal) Owns(org OrgID, agent AgentID) bool {
 	return org == p.Org && (p.Only == nil || slices.Contains(p.Only, agent))
 }
-
-// Whole reports whether the principal is all of an organization.
-func (p Principal) Whole(org OrgID) bool { return org == p.Org && p.Only == nil }

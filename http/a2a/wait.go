@@ -105,7 +105,8 @@ const (
 )
 
 // waiting returns the ids of tasks of a context that wait for input, the latest change first: those
-// of the caller with the addressed agent, but for the one that a message has begun. A client that answers with a context alone begins a task,
+// of the caller with the addressed agent, but for the one that a message has begun. A client that
+// answers with a context alone begins a task,
 // and learns which one it may have meant.
 //
 // They are looked for among the conversations of the sender, and then of the caller's other agents,

@@ -130,13 +130,24 @@ func (g *Agents) ActingOrFirst(c *rest.Call, name string) (*agent.State, error) 
 	if name != "" {
 		return g.Acting(c, name)
 	}
-	var first *agent.State
-	err := g.EachActive(c, 0, func(_ uint64, a *agent.State) bool {
+	first, err := g.first(c)
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil, ErrAgentRequired.With("candidates", []string{})
+	}
+	return first, err
+}
+
+// first returns the caller's oldest active agent, or parley.ErrNotFound.
+func (g *Agents) first(c *rest.Call) (first *agent.State, err error) {
+	if c.Caller.Only == nil {
+		return g.node.Agents.FirstActive(c.Context(), c.Caller.Org)
+	}
+	err = g.EachActive(c, 0, func(_ uint64, a *agent.State) bool {
 		first = a
 		return false
 	})
 	if err == nil && first == nil {
-		err = ErrAgentRequired.With("candidates", []string{})
+		err = parley.ErrNotFound
 	}
 	return first, err
 }

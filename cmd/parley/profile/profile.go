@@ -48,8 +48,6 @@ type Account struct {
 	// AllowHTTP allows unencrypted http to this server.
 	AllowHTTP bool `json:"allow_http,omitzero"`
 	client.Credentials
-	// Scope is that of the credential; empty means org.
-	Scope string `json:"scope,omitzero"`
 }
 
 // Directory returns the directory of the profile, which need not exist.

@@ -83,7 +83,7 @@ func (c *createCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.To == "" {
 		return std.Show(made, "created %s (%s)\n  client id      %s\n  client secret  %s  (shown once)", made.Scope, ending(made.Credential), made.ClientID, made.ClientSecret)
 	}
-	account.ClientID, account.ClientSecret, account.Scope, account.CreatedAt = made.ClientID, made.ClientSecret, made.Scope, made.CreatedAt
+	account.ClientID, account.ClientSecret, account.CreatedAt = made.ClientID, made.ClientSecret, made.CreatedAt
 	if err := account.Save(c.To); err != nil {
 		return fmt.Errorf("created client %s with secret %s, but it could not be stored: %w", made.ClientID, made.ClientSecret, err)
 	}
