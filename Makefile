@@ -214,6 +214,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "older copies of directories; nodes that are added and removed on slow disks"
 	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX)/nodes -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced|TestRemovalRefusesNobody)$$' -nodes.orders 30
 	$(GO) test -count=1 -v -timeout 30m ./cluster -run '^TestMembersChangeOnSlowDisks$$' -members.rounds 300
+	@$(SAY) "200 races for the uses of registration tokens"
+	$(GO) test -count=1 -v -timeout 30m $(BLACKBOX)/nodes -run '^TestRegistrationTokensAdmitNoMore$$' -nodes.admissions 200
 	@$(SAY) "100,000 agents with cards and webhooks"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^TestLeaderOfManyKilled$$' -nodes.many 100000
 	@$(SAY) "a million malformed frames of each type, of members"

@@ -10,6 +10,7 @@ import (
 	"parley/actors/host"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/client/parley"
@@ -20,7 +21,7 @@ import (
 // a field of an interface type has in one of them. All are data that could cross a network.
 // An error is nil or a *parley.Refusal.
 func AskTypes() []any {
-	return slices.Concat(delivery.AskTypes(), groupAskTypes(), []any{
+	return slices.Concat(delivery.AskTypes(), groupAskTypes(), operatorAskTypes(), []any{
 		host.GetState{},
 		host.TimerDue{},
 		// Organizations.
@@ -111,5 +112,18 @@ func groupAskTypes() []any {
 		MLSCommit{},
 		MLSCommitted{},
 		mlsAcknowledgment{},
+	}
+}
+
+func operatorAskTypes() []any {
+	return []any{
+		operator.AddToken{},
+		operator.RevokeToken{},
+		operator.AddRegistration{},
+		operator.RevokeRegistration{},
+		operator.UseRegistration{},
+		operator.ReturnRegistration{},
+		(*operator.State)(nil),
+		(*operator.Registration)(nil),
 	}
 }

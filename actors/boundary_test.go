@@ -18,6 +18,7 @@ import (
 
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/webhook"
 	"parley/client/parley"
@@ -29,7 +30,7 @@ var (
 	errorType   = reflect.TypeFor[error]()
 	// openTypes are the interface types that fields may have. The values are of listed types.
 	openTypes = []reflect.Type{
-		errorType, reflect.TypeFor[agent.Command](), reflect.TypeFor[group.Command](), reflect.TypeFor[org.Command](),
+		errorType, reflect.TypeFor[agent.Command](), reflect.TypeFor[group.Command](), reflect.TypeFor[org.Command](), reflect.TypeFor[operator.Command](),
 		reflect.TypeFor[webhook.Command](), reflect.TypeFor[journal.Effect](),
 	}
 )

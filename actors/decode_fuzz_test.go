@@ -11,6 +11,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -107,6 +108,7 @@ var laws = []decoderRules{
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
 	decoderRulesOf("keylog", 1, rules.KeyLog, blankOf[keylog.State], formOf[keylog.State]),
+	decoderRulesOf("operator", 6, rules.Operator, blankOf[operator.State], formOf[operator.State]),
 	decoderRulesOf("group", 15, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
 	decoderRulesOf("webhook", 14, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"parley/actors/org"
 )
 
 // What ends something that the node remembers beside the journal.
@@ -27,12 +29,12 @@ var memory = map[string]string{
 	"actors.Node.Agents": holds, "actors.Node.Orgs": holds, "actors.Node.Messages": holds, "actors.Node.Feeds": holds,
 	"actors.Node.Groups": holds, "actors.Node.Webhooks": holds, "actors.Node.Receipts": holds, "actors.Node.Erasures": holds,
 	"actors.Node.Keys": holds, "actors.Node.CardKeys": holds, "actors.Node.ReceiptKeys": holds, "actors.Node.LogKeys": holds,
-	"actors.Node.KeyLog": holds, "actors.Node.core": holds,
+	"actors.Node.KeyLog": holds, "actors.Node.Operators": holds, "actors.Node.core": holds,
 	"actors.Agents.Agents": holds, "actors.Agents.core": holds, "actors.Orgs.Orgs": holds, "actors.Orgs.core": holds,
 	"actors.Messages.Messages": holds, "actors.Messages.core": holds, "actors.Groups.Groups": holds, "actors.Groups.core": holds,
-	"actors.Keys.stream": config, "actors.Keys.core": holds, "actors.KeyLog.core": holds,
+	"actors.Operators.core": holds, "actors.Keys.stream": config, "actors.Keys.core": holds, "actors.KeyLog.core": holds,
 
-	"actors.core.engine": holds, "actors.core.queries": holds, "actors.core.agents": holds, "actors.core.orgs": holds,
+	"actors.core.engine": holds, "actors.core.queries": holds, "actors.core.agents": holds, "actors.core.orgs": holds, "actors.core.operators": holds,
 	"actors.core.messages": holds, "actors.core.groups": holds, "actors.core.webhooks": holds, "actors.core.receipts": holds,
 	"actors.core.erasures": holds, "actors.core.memory": term, "actors.core.erased": config, "actors.core.logger": config,
 	"actors.core.queue": config, "actors.core.kidsMove": config, "actors.core.unlogged": config,
@@ -131,7 +133,7 @@ func TestTermEnds(t *testing.T) {
 		t.Errorf("%d actors and %d agents with webhooks are left", live, s.Agents)
 	}
 	h.node.Lead(func(err error) { t.Error(err) })
-	if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -69,6 +69,7 @@ type Node struct {
 	// messages, LogKeys checkpoints of the key log.
 	Keys, CardKeys, ReceiptKeys, LogKeys *Keys
 	KeyLog                               *KeyLog
+	Operators                            *Operators
 
 	*core
 }
@@ -112,12 +113,13 @@ type core struct {
 	entropy parley.Entropy
 	queries *query.Queries
 
-	agents   *Agents
-	orgs     *Orgs
-	messages *Messages
-	groups   *Groups
-	webhooks *delivery.Webhooks
-	receipts *delivery.Receipts
+	agents    *Agents
+	orgs      *Orgs
+	operators *Operators
+	messages  *Messages
+	groups    *Groups
+	webhooks  *delivery.Webhooks
+	receipts  *delivery.Receipts
 
 	erasures *erasure.Erasures
 	// elsewhere is Options.Elsewhere.
@@ -162,6 +164,7 @@ func New(o Options) *Node {
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
 	c.erasures = newErasures(c)
+	c.operators = &Operators{c}
 	keys := &Keys{rules.SigningKeyStream, c}
 	c.webhooks, c.receipts = delivery.New(delivery.Options{
 		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
@@ -170,6 +173,7 @@ func New(o Options) *Node {
 	host.Register(c.engine, c.orgs.kind())
 	host.Register(c.engine, c.agents.kind())
 	host.Register(c.engine, c.messages.kind())
+	host.Register(c.engine, c.operators.kind())
 	host.Register(c.engine, keys.kind())
 	host.Register(c.engine, c.groups.kind())
 	log := &KeyLog{c}
@@ -177,7 +181,7 @@ func New(o Options) *Node {
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
 		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: c.erasures, Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c},
-		LogKeys: &Keys{rules.LogKeyStream, c}, KeyLog: log, core: c,
+		LogKeys: &Keys{rules.LogKeyStream, c}, KeyLog: log, Operators: c.operators, core: c,
 	}
 }
 

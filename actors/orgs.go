@@ -37,8 +37,8 @@ func (orgs *Orgs) Change(ctx context.Context, id parley.OrgID, c org.Change) (*o
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier, org.SetAllowance,
-// org.LiftAllowance, org.Hold, org.Release or org.ConfirmEmail. Suspend and Resume are
-// separate methods. The change applies from the organization's next request.
+// org.LiftAllowance, org.Hold, org.Release, org.ConfirmEmail, org.Suspend or org.Resume. The webhooks
+// of a suspended organization begin no more attempts and keep their pending jobs. The change applies from the organization's next request.
 func (orgs *Orgs) SetTerms(ctx context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
 	return host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, c)
 }

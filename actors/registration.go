@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley/actors/host"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/actors/rules"
@@ -22,7 +23,10 @@ type Solution struct {
 	ChallengeID string
 	Nonce       string
 	Tier        int
-	SecretHash  []byte
+	// NeedsToken says that the registration token with which the challenge was asked for has to admit
+	// the organization. Its tier, if it has one, replaces Tier.
+	NeedsToken bool
+	SecretHash []byte
 }
 
 // Registered is a new organization with its first credential.
@@ -41,6 +45,28 @@ func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) 
 	if err := orgs.judgeSolution(ctx, s, now); err != nil {
 		return Registered{}, err
 	}
+	if !s.NeedsToken {
+		return orgs.create(ctx, s, now)
+	}
+	token, err := orgs.operators.use(ctx, s.Challenge.GetTokenHash())
+	if errors.Is(err, operator.ErrUsedUp) { // by another one, since it was judged
+		err = registration.ErrNotOpen
+	}
+	if err != nil {
+		return Registered{}, err
+	}
+	if token.Tier != nil {
+		s.Tier = int(token.GetTier())
+	}
+	made, err := orgs.create(ctx, s, now)
+	if err != nil && !errors.Is(err, parley.ErrOutcomeUnknown) {
+		orgs.operators.giveBack(ctx, token)
+	}
+	return made, err
+}
+
+// create makes the organization of a solution that was judged.
+func (orgs *Orgs) create(ctx context.Context, s Solution, now time.Time) (Registered, error) {
 	made, entry, err := orgs.registration(s, now)
 	if err != nil {
 		return Registered{}, err
@@ -88,7 +114,15 @@ func (orgs *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) 
 	if err != nil {
 		return err
 	}
-	if err = s.Challenge.Judge(registration.Solve{Nonce: s.Nonce, Used: used, SlugTaken: taken}, now); err != nil {
+	closed := false
+	if s.NeedsToken && !used {
+		tokens, err := orgs.operators.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		closed = tokens.Registration(s.Challenge.GetTokenHash(), now) == nil
+	}
+	if err = s.Challenge.Judge(registration.Solve{Nonce: s.Nonce, Used: used, NotOpen: closed, SlugTaken: taken}, now); err != nil {
 		err = cmp.Or(v.Durable(ctx), err)
 	}
 	return err

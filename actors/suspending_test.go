@@ -18,7 +18,7 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := openWebhookFixture(t, &webhookFixture{}, nil, withJournals(4), withTuning(func(n *Node) { n.Webhooks.Suspends = suspends }))
-			must(h.node.Orgs.Suspend(context.Background(), h.owner))(t)
+			must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}))(t)
 			said := h.say(3)
 			if name == "control" {
 				h.until("deliveries while suspended", func() bool { return len(h.courier.delivered()) == len(said) })
@@ -30,7 +30,7 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 			if n := len(h.courier.delivered()); n != 0 {
 				t.Errorf("%d deliveries while suspended", n)
 			}
-			must(h.node.Orgs.Resume(context.Background(), h.owner))(t)
+			must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Resume{}))(t)
 			h.until("deliveries afterwards", func() bool { return len(h.courier.delivered()) == len(said) })
 			for i, d := range h.courier.delivered() {
 				if d.Message != said[i].MessageID() {
@@ -59,7 +59,7 @@ func TestWaitingAttemptsDoNotBegin(t *testing.T) {
 	for name, forbid := range map[string]func(h *webhookFixture) error{
 		"control": func(*webhookFixture) error { return nil },
 		"suspended": func(h *webhookFixture) error {
-			_, err := h.node.Orgs.Suspend(ctx, h.owner)
+			_, err := h.node.Orgs.SetTerms(ctx, h.owner, org.Suspend{})
 			return err
 		},
 		"switched off": func(h *webhookFixture) error {

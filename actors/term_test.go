@@ -7,7 +7,6 @@ import (
 
 	"parley/actors/org"
 	"parley/actors/webhook"
-	"parley/client/parley"
 )
 
 // TestQuotaOfReturningLeader: a node that leads again counts what was sent while another one led.
@@ -49,15 +48,15 @@ func TestWebhooksThroughFollower(t *testing.T) {
 		t.Errorf("a hold was ended %d times, want 2", leader.resets)
 	}
 	waiting := h.waiting()
-	suspends := func(change func(context.Context, parley.OrgID) (*org.State, error), begins bool) {
+	suspends := func(change org.Command, begins bool) {
 		t.Helper()
-		must(change(ctx, h.owner))(t)
+		must(h.node.Orgs.SetTerms(ctx, h.owner, change))(t)
 		if got := waiting.MayBegin(); got != begins {
 			t.Errorf("a waiting attempt may begin: %v, want %v", got, begins)
 		}
 	}
-	suspends(h.node.Orgs.Suspend, false)
-	suspends(h.node.Orgs.Resume, true)
+	suspends(org.Suspend{}, false)
+	suspends(org.Resume{}, true)
 	must(h.node.Webhooks.Change(ctx, id, webhook.Toggle{By: h.owner}))(t)
 	if leader.drops.Load() == 0 || waiting.MayBegin() {
 		t.Error("a webhook that was switched off goes on")

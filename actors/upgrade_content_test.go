@@ -22,6 +22,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -63,6 +64,7 @@ var aggregates = map[journal.StreamKind]aggregate{
 	journal.GroupStream:        aggregateOf("group", func() *foldedGroup { return &foldedGroup{} }, group.New, func(s *foldedGroup, e group.Event) { s.fold(e) }),
 	journal.WebhookStream:      aggregateOf("webhook", func() *webhook.State { return &webhook.State{} }, webhook.New, webhook.Evolve),
 	journal.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
+	journal.OperatorStream:     aggregateOf("operator", func() *operator.State { return &operator.State{} }, operator.New, operator.Evolve),
 	journal.KeyLogStream:       aggregateOf("keylog", func() *keylog.State { return &keylog.State{} }, keylog.New, keylog.Evolve),
 }
 

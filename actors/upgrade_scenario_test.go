@@ -18,6 +18,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/issuer"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
@@ -123,6 +124,7 @@ func directBetween(fromOrg, toOrg parley.OrgID, from, to parley.AgentID, text, i
 
 func (l *releaseScenario) run() {
 	ctx := context.Background()
+	l.operate(ctx)
 	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
 	if _, err := l.node.Orgs.Register(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
@@ -187,6 +189,23 @@ func (l *releaseScenario) run() {
 }
 
 // report files two reports of an organization about an agent of another one, and closes the first.
+// operate makes and ends the tokens of operators, and of registration.
+func (l *releaseScenario) operate(ctx context.Context) {
+	os := l.node.Operators
+	must(os.AddToken(ctx, operator.AddToken{Name: "ada", Role: operator.RoleSupport, Hash: key(5, "ada")}))(l.t)
+	must(os.AddToken(ctx, operator.AddToken{Name: "bob", Role: operator.RoleRead, Hash: key(5, "bob")}))(l.t)
+	must("", os.RevokeToken(ctx, "bob"))(l.t)
+	add := func(text string) parley.RegistrationID {
+		s := must(os.AddRegistration(ctx, operator.AddRegistration{Hash: key(5, text), Uses: 2, Expires: l.node.clock().Add(time.Hour)}))(l.t)
+		all := s.GetRegistrations()
+		return parley.IDFromBytes[parley.RegistrationID](all[len(all)-1].GetId())
+	}
+	add("reg")
+	must("", os.RevokeRegistration(ctx, add("reg2")))(l.t)
+	must(os.use(ctx, key(5, "reg")))(l.t)
+	os.giveBack(ctx, must(os.use(ctx, key(5, "reg")))(l.t))
+}
+
 func (l *releaseScenario) report(by, owner parley.OrgID, about parley.AgentID) {
 	l.t.Helper()
 	for range 2 {
@@ -261,6 +280,7 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	streams := streamsOf(t, store)
+	say("operators: %s", oneLine(must(node.Operators.Tokens(context.Background()))(t)))
 	say("signing keys: %s", oneLine(must(node.Keys.Current(context.Background()))(t)))
 	for _, s := range streams[journal.OrgStream] {
 		answersOf(t, node, parley.OrgID(s.ID), say)

@@ -82,6 +82,7 @@ const (
 	SSRFBlocked          Code = "ssrf_blocked"
 	LegalHold            Code = "legal_hold"
 	Suspended            Code = "suspended"
+	RegistrationClosed   Code = "registration_closed"
 	SVIDInvalid          Code = "svid_invalid"
 	SVIDNotConfigured    Code = "svid_not_configured"
 	UnsupportedGrantType Code = "unsupported_grant_type"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"parley/actors/org"
 )
 
 // TestTaskHistory: 0 leaves the history out, a number bounds it from its end, none asks for
@@ -77,7 +79,7 @@ func TestBridgeAcceptsWhatClientsSend(t *testing.T) {
 func TestBridgeRefusesSuspended(t *testing.T) {
 	h := newBridgeHarness(t)
 	task := h.begin("m1")
-	if _, err := h.node.Orgs.Suspend(context.Background(), h.second.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), h.second.owner, org.Suspend{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, method := range []string{"GetTask", "CancelTask", "SendMessage", "NoSuchMethod"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"parley/actors/org"
 	"parley/http/limit"
 )
 
@@ -363,11 +364,11 @@ func TestDirectoryHidesSuspended(t *testing.T) {
 		}
 	}
 	shown(true)
-	if _, err := h.node.Orgs.Suspend(context.Background(), h.first.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), h.first.owner, org.Suspend{}); err != nil {
 		t.Fatal(err)
 	}
 	shown(false)
-	if _, err := h.node.Orgs.Resume(context.Background(), h.first.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), h.first.owner, org.Resume{}); err != nil {
 		t.Fatal(err)
 	}
 	shown(true)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"parley/actors/org"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/web"
@@ -291,7 +292,7 @@ func TestPagesShowNothingHidden(t *testing.T) {
 		"withdrawn":  func(h *cardHarness) { h.first.ask("DELETE", "/agents/"+h.ann+"/card", "").want(204) },
 		"not public": func(h *cardHarness) { h.first.publish(h.ann, card{"name": "Invoice checker", "is_public": false}) },
 		"suspended": func(h *cardHarness) {
-			if _, err := h.node.Orgs.Suspend(context.Background(), h.first.owner); err != nil {
+			if _, err := h.node.Orgs.SetTerms(context.Background(), h.first.owner, org.Suspend{}); err != nil {
 				h.t.Fatal(err)
 			}
 		},

@@ -63,6 +63,8 @@ type ServiceOptions struct {
 	Difficulty *auth.Difficulty
 	// TierAtSolve is the trust tier that a solved challenge gives.
 	TierAtSolve int
+	// Registration says who may register an organization: open, token or closed.
+	Registration string
 	// Poll bounds the unauthenticated poll endpoint.
 	Poll limit.Poll
 	// Quotas are the limits of the trust tiers.
@@ -213,7 +215,7 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.ofOrgs = &orgs.Options{
 		Node: o.Node, Agents: s.agents, Issuer: o.Issuer, Cursors: o.Cursors, Entropy: o.Entropy, Quotas: o.Quotas, BaseURL: o.BaseURL, Brand: o.Brand, HostSlug: s.hostSlug,
-		Difficulty: o.Difficulty, TierAtSolve: o.TierAtSolve, Tries: s.tries, Mail: o.Mail, Source: admission{s}.Source,
+		Difficulty: o.Difficulty, TierAtSolve: o.TierAtSolve, Admission: orgs.Admission(o.Registration), Tries: s.tries, Mail: o.Mail, Source: admission{s}.Source,
 		ScopesKnown: o.ScopesKnown, TakeFailure: admission{s}.takeFailure, TakeToken: func(c *rest.Call, id parley.ClientID) error { return take(c, s.rates.token, string(id[:])) },
 		TakeKeys: s.takeKeys, Ended: func(id parley.ClientID) { s.endings.of(id) }, ExportsUsed: s.exports.Used, Started: time.Unix(s.started, 0),
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"parley/actors/org"
 	"parley/http/rest"
 )
 
@@ -24,7 +25,7 @@ func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	ann, bob := p.agent("ann"), other.agent("bob")
 	said := `{"to_agent_id":"` + bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	p.ask("POST", "/messages", said).want(201)
-	if _, err := h.node.Orgs.Suspend(context.Background(), p.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), p.owner, org.Suspend{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ method, path, body string }{
@@ -42,7 +43,7 @@ func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 		p.ask("GET", path, "").want(200)
 	}
 	other.ask("POST", "/messages", `{"to_agent_id":"`+ann+`","type":"svc.v1.dm","encrypted_payload":"AA"}`).want(201)
-	if _, err := h.node.Orgs.Resume(context.Background(), p.owner); err != nil {
+	if _, err := h.node.Orgs.SetTerms(context.Background(), p.owner, org.Resume{}); err != nil {
 		t.Fatal(err)
 	}
 	p.ask("POST", "/messages", said).want(201)
@@ -76,7 +77,7 @@ func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
 				if name == "control" {
 					heartbeats(t, l, 2)
 					h.service.EndStreams(h.owner)
-				} else if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
+				} else if _, err := h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}); err != nil {
 					t.Fatal(err)
 				}
 				over(t, l)

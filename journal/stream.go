@@ -23,6 +23,7 @@ const (
 	WebhookStream      StreamKind = 8
 	WorkloadStream     StreamKind = 9
 	KeyLogStream       StreamKind = 10
+	OperatorStream     StreamKind = 11
 )
 
 // HasContent reports whether the states of such streams, and their events unless they are

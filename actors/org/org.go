@@ -121,6 +121,8 @@ type RetireGroup struct {
 type GrantTier struct {
 	// Tier is 0 to TierMax.
 	Tier int
+	// AtLeast says that a higher tier stays.
+	AtLeast bool
 }
 
 // SetAllowance sets a quota for this organization that overrides its tier's.

@@ -58,6 +58,8 @@ func decideGrantTier(s *State, c GrantTier, now time.Time) ([]Event, error) {
 	switch {
 	case c.Tier < 0 || c.Tier > TierMax:
 		return nil, ErrNoSuchTier
+	case c.AtLeast && c.Tier <= int(s.GetTrustTier()):
+		return nil, nil
 	case s.GetTierGrantedMs() != 0 && c.Tier == int(s.GetTrustTier()):
 		return nil, nil
 	}

@@ -78,7 +78,7 @@ func QuarantineKey(s journal.Stream, number uint64) []byte {
 
 var streamKinds = map[journal.StreamKind]string{
 	journal.OrgStream: "organization", journal.AgentStream: "agent",
-	journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+	journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.OperatorStream: "operator tokens", journal.SlugStream: "slug",
 	journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
 	journal.KeyLogStream: "key log",
 }

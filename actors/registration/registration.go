@@ -25,6 +25,9 @@ type Solve struct {
 	Nonce string
 	// Used is a lookup: the challenge was solved before.
 	Used bool
+	// NotOpen is a lookup: the server admits only holders of a registration token, and the one that the
+	// challenge was asked for with admits nobody.
+	NotOpen bool
 	// SlugTaken is a lookup: another organization has the slug.
 	SlugTaken bool
 }
@@ -35,6 +38,7 @@ var (
 	ErrUsed      = parley.Refuse(parley.Conflict, "challenge_used", "The challenge has already been solved.")
 	ErrExpired   = parley.Refuse(parley.Gone, "challenge_expired", "The challenge has expired. Ask for a new one.")
 	ErrPowWrong  = parley.Refuse(parley.Invalid, "pow_invalid", "The nonce does not solve the challenge.")
+	ErrNotOpen   = parley.Refuse(parley.Forbidden, "registration_closed", "Registration on this server needs a registration token that is valid.")
 	ErrSlugTaken = parley.Refuse(parley.Conflict, "slug_taken", "Another organization has this slug.")
 )
 
@@ -45,6 +49,8 @@ func (c *Challenge) Judge(s Solve, now time.Time) error {
 		return ErrExpired
 	case s.Used:
 		return ErrUsed
+	case s.NotOpen:
+		return ErrNotOpen
 	case !Solves(c.GetText(), s.Nonce, int(c.GetDifficulty())):
 		return ErrPowWrong
 	case s.SlugTaken:

@@ -31,8 +31,10 @@ type Challenge struct {
 	Slug    string `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
 	OrgName string `protobuf:"bytes,4,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
 	// Leading zero bits that a solution must show.
-	Difficulty    uint32 `protobuf:"varint,5,opt,name=difficulty,proto3" json:"difficulty,omitempty"`
-	ExpiresMs     int64  `protobuf:"varint,6,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	Difficulty uint32 `protobuf:"varint,5,opt,name=difficulty,proto3" json:"difficulty,omitempty"`
+	ExpiresMs  int64  `protobuf:"varint,6,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	// SHA-256 of the registration token, empty without one.
+	TokenHash     []byte `protobuf:"bytes,7,opt,name=token_hash,json=tokenHash,proto3" json:"token_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,11 +111,18 @@ func (x *Challenge) GetExpiresMs() int64 {
 	return 0
 }
 
+func (x *Challenge) GetTokenHash() []byte {
+	if x != nil {
+		return x.TokenHash
+	}
+	return nil
+}
+
 var File_actors_registration_registration_proto protoreflect.FileDescriptor
 
 const file_actors_registration_registration_proto_rawDesc = "" +
 	"\n" +
-	"&actors/registration/registration.proto\x12\x16parley.v1.registration\"\xa3\x01\n" +
+	"&actors/registration/registration.proto\x12\x16parley.v1.registration\"\xc2\x01\n" +
 	"\tChallenge\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\x12\x12\n" +
@@ -123,7 +132,9 @@ const file_actors_registration_registration_proto_rawDesc = "" +
 	"difficulty\x18\x05 \x01(\rR\n" +
 	"difficulty\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\x06 \x01(\x03R\texpiresMsB\x1cZ\x1aparley/actors/registrationb\x06proto3"
+	"expires_ms\x18\x06 \x01(\x03R\texpiresMs\x12\x1d\n" +
+	"\n" +
+	"token_hash\x18\a \x01(\fR\ttokenHashB\x1cZ\x1aparley/actors/registrationb\x06proto3"
 
 var (
 	file_actors_registration_registration_proto_rawDescOnce sync.Once

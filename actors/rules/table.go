@@ -9,6 +9,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/webhook"
@@ -35,6 +36,9 @@ var (
 	}
 	Issuer = Aggregate[*issuer.State, issuer.Command, issuer.Event]{
 		Decide: issuer.Decide, Evolve: issuer.Evolve, Tag: issuer.Tag, New: issuer.New,
+	}
+	Operator = Aggregate[*operator.State, operator.Command, operator.Event]{
+		Decide: operator.Decide, Evolve: operator.Evolve, Tag: operator.Tag, New: operator.New,
 	}
 	KeyLog = Aggregate[*keylog.State, keylog.Command, keylog.Event]{
 		Decide: keylog.Decide, Evolve: keylog.Evolve, Tag: keylog.Tag, New: keylog.New,
@@ -116,6 +120,10 @@ var (
 	// LogKeyStream holds the key that signs checkpoints of the key log.
 	LogKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 4}}
 )
+
+// OperatorStream is the stream of the tokens of operators and of registration. There is one for all
+// journals.
+var OperatorStream = journal.Stream{Kind: journal.OperatorStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
 
 // KeyLogStream is the stream of the key log. There is one for all journals.
 var KeyLogStream = journal.Stream{Kind: journal.KeyLogStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}

@@ -8,6 +8,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -20,6 +21,13 @@ func replayIssuer(r *replay) {
 	r.end = func() {
 		known := slices.Contains([]journal.Stream{rules.SigningKeyStream, rules.CardKeyStream, rules.ReceiptKeyStream, rules.LogKeyStream}, r.stream)
 		r.must(streamBegin, known, "signing keys exist for access tokens, cards, receipts and the key log, and these are others")
+	}
+}
+
+func replayOperator(r *replay) {
+	follow(r, rules.Operator, &operator.State{}, &operator.State{}, func(uint64, operator.Event) {})
+	r.end = func() {
+		r.must(streamBegin, r.stream == rules.OperatorStream, "there is one stream of the tokens of operators, and this is another")
 	}
 }
 

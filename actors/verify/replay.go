@@ -44,6 +44,7 @@ var replays = map[journal.StreamKind]func(*replay){
 	journal.AgentStream:        replayAgent,
 	journal.ConversationStream: replayConversation,
 	journal.IssuerStream:       replayIssuer,
+	journal.OperatorStream:     replayOperator,
 	journal.GroupStream:        replayGroup,
 	journal.WebhookStream:      replayWebhook,
 	journal.KeyLogStream:       replayKeyLog,

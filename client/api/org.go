@@ -73,6 +73,9 @@ type Register struct {
 	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens" example:"acme"`
 	// OrgName defaults to the slug. It has no invisible characters.
 	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
+	// RegistrationToken is needed if the server admits only those to whom its operator gave one.
+	// Others ignore it.
+	RegistrationToken *string `json:"registration_token,omitzero" maxLength:"200" example:"parley_reg_8gQ2c0M5n1Xy7ZkT4vUoR3hWqLJd9sEaBfGiPtNmCxY"`
 }
 
 // Challenge is a proof of work: find a nonce such that the SHA-256 of challenge, a

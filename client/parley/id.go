@@ -39,6 +39,8 @@ type (
 	groupKind        struct{}
 	joinRequestKind  struct{}
 	reportKind       struct{}
+	operatorKind     struct{}
+	registrationKind struct{}
 	anyKind          struct{}
 )
 
@@ -54,6 +56,9 @@ type (
 	JoinRequestID  = ID[joinRequestKind]
 	// ReportID names a report, in the slot of the organization that made it.
 	ReportID = ID[reportKind]
+	// OperatorID names the token of an operator, RegistrationID a registration token.
+	OperatorID     = ID[operatorKind]
+	RegistrationID = ID[registrationKind]
 	// AnyID is an id whose kind is known from the context, such as the id of a stream.
 	AnyID = ID[anyKind]
 )

@@ -142,14 +142,14 @@ func compareNames(promised []promise, product names) (complaints []string) {
 }
 
 // impliedFlag reports whether a flag needs no promise of its own: --help and --json, which
-// all commands have; one without its command, which is judged with it; one that is promised
+// all commands have; --reason, which all changes of an operator have; one without its command, which is judged with it; one that is promised
 // for any command; and one of a command that is beyond the promises itself.
 func impliedFlag(kind, name string, known map[string]bool) bool {
 	if kind != "flag" {
 		return false
 	}
 	command, flag, _ := strings.Cut(name, " --")
-	return strings.HasPrefix(name, "--") || flag == "help" || flag == "json" || known["flag --"+flag] || isBeyond("command "+command)
+	return strings.HasPrefix(name, "--") || flag == "help" || flag == "json" || flag == "reason" || known["flag --"+flag] || isBeyond("command "+command)
 }
 
 // has reports whether the product has a name.

@@ -140,7 +140,7 @@ func (m *member) as() []string { return []string{"X-Svc-Agent", m.name} }
 func (x *story) register(f fate) *party {
 	x.t.Helper()
 	p := &party{story: x, fate: f, slug: x.canary(f, "slug")}
-	challenge := x.do(201, "", "POST /auth/register", nil, object{"email": x.canary(f, "email") + "@private.example", "org_slug": p.slug, "org_name": "The " + x.canary(f, "org_name")})
+	challenge := x.do(201, "", "POST /auth/register", nil, object{"email": x.canary(f, "email") + "@private.example", "org_slug": p.slug, "org_name": "The " + x.canary(f, "org_name"), "registration_token": x.canary(never, "registration_token")})
 	x.watch(f, "challenge_id", challenge["challenge_id"].(string))
 	solved := x.do(201, "", "POST /auth/register/solve", nil, object{"challenge_id": challenge["challenge_id"], "nonce": solution(challenge, x.canary(never, "nonce"))})
 	p.id = solved["org_id"].(string)

@@ -382,10 +382,12 @@ func TestHostileServer(t *testing.T) {
 	}
 	for _, call := range []string{
 		"org list", "org show acme", "org quota acme agents 7", "org tier acme 2", "org approve acme", "org hold acme", "org release acme",
-		"org suspend acme", "org resume acme", "key rotate --cards", "backup take --to " + filepath.Join(t.TempDir(), "backup"),
+		"org suspend acme", "org resume acme", "key rotate --cards", "operator token create ada --role read", "operator token list", "operator token revoke ada",
+		"registration token create", "backup take --to " + filepath.Join(t.TempDir(), "backup"),
 	} {
 		operate(call)
 	}
+	operate("registration token revoke " + operator.first(operate("registration token list"), "\n"))
 	globex.report("alice@acme.localhost")
 	operate("report list")
 	operate("report close " + operator.first(operate("report list"), "\n"))

@@ -56,8 +56,10 @@ type commands struct {
 	Export       cli.ExportCmd            `cmd:"" help:"Write everything that belongs to the organization to a file, and check that it is complete."`
 	Group        cli.GroupCmd             `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
 
-	Org    operator.OrgCmd    `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
-	Report operator.ReportCmd `cmd:"" help:"List and close what organizations reported; for the operator of a running server."`
+	Org          operator.OrgCmd          `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
+	Operator     operator.OperatorCmd     `cmd:"" help:"Create, list and revoke the tokens of those who operate a server."`
+	Registration operator.RegistrationCmd `cmd:"" help:"Create, list and revoke the tokens that --registration token asks for; for the operator of a running server."`
+	Report       operator.ReportCmd       `cmd:"" help:"List and close what organizations reported; for the operator of a running server."`
 
 	Backup  operator.BackupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
 	Restore operator.RestoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`

@@ -12,11 +12,20 @@ import (
 // repositories can recognize a leaked one.
 const SecretPrefix = "parley_sk_"
 
+// Prefixes of the tokens of operators, and of those to register with.
+const (
+	OperatorTokenPrefix     = "parley_op_"
+	RegistrationTokenPrefix = "parley_reg_"
+)
+
 // NewSecret returns a new client secret: the prefix and 32 random bytes in base64url. The
 // secret is shown once; only its HashSecret is stored.
-func NewSecret(entropy parley.Entropy) string {
+func NewSecret(entropy parley.Entropy) string { return NewToken(SecretPrefix, entropy) }
+
+// NewToken returns a new secret with another prefix.
+func NewToken(prefix string, entropy parley.Entropy) string {
 	b := draw(entropy)
-	return SecretPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // HashSecret returns the stored hash of a secret. A plain SHA-256 is enough for 256

@@ -30,10 +30,43 @@ var (
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
 
+// Admission says who may register an organization.
+type Admission string
+
+// Who may register.
+const (
+	AdmitAll   Admission = "open"
+	AdmitToken Admission = "token"
+	AdmitNone  Admission = "closed"
+)
+
+// admits returns the hash of the registration token of a request, nil if none is needed.
+func (s Registration) admits(c *rest.Call, token *string) ([]byte, error) {
+	switch s.Admission {
+	case AdmitNone:
+		return nil, registration.ErrNotOpen
+	case AdmitToken:
+		tokens, err := s.Node.Operators.Tokens(c.Context())
+		if err != nil {
+			return nil, err
+		}
+		hash := auth.HashSecret(rest.Text(token))
+		if tokens.Registration(hash[:], c.Now()) == nil {
+			return nil, registration.ErrNotOpen
+		}
+		return hash[:], nil
+	}
+	return nil, nil
+}
+
 // Register returns a proof-of-work challenge. It stores and reserves nothing: the
 // challenge is sealed in its id, and the first client to solve one gets the slug.
 // // spec: Registration and token
 func (s Registration) Register(c *rest.Call, in *api.Register) (api.Challenge, error) {
+	token, err := s.admits(c, in.RegistrationToken)
+	if err != nil {
+		return api.Challenge{}, err
+	}
 	if parley.ReservedSlug(in.OrgSlug, s.Brand) || in.OrgSlug == s.HostSlug {
 		return api.Challenge{}, errReservedSlug
 	}
@@ -49,7 +82,7 @@ func (s Registration) Register(c *rest.Call, in *api.Register) (api.Challenge, e
 	bits, expires := s.Difficulty.Bits(from), c.Now().Add(parley.ChallengeLifetime)
 	challenge := &registration.Challenge{
 		Text: auth.NewChallenge(s.Entropy), Email: in.Email, Slug: in.OrgSlug, OrgName: name,
-		Difficulty: uint32(bits), ExpiresMs: expires.UnixMilli(),
+		Difficulty: uint32(bits), ExpiresMs: expires.UnixMilli(), TokenHash: token,
 	}
 	sealed, err := encoding.Marshal(challenge)
 	if err != nil {
@@ -80,6 +113,9 @@ func (s Registration) challenge(id string) (*registration.Challenge, error) {
 // Solve creates the organization of a solved challenge. The secret is returned only here;
 // the server stores only its hash.
 func (s Registration) Solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
+	if s.Admission == AdmitNone {
+		return api.Credentials{}, registration.ErrNotOpen
+	}
 	challenge, err := s.challenge(in.ChallengeID)
 	if err != nil {
 		return api.Credentials{}, err
@@ -93,6 +129,7 @@ func (s Registration) Solve(c *rest.Call, in *api.Solve) (api.Credentials, error
 	hash := auth.HashSecret(secret)
 	made, err := s.Node.Orgs.Register(c.Context(), actors.Solution{
 		Challenge: challenge, ChallengeID: in.ChallengeID, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:],
+		NeedsToken: s.Admission == AdmitToken,
 	})
 	if !errors.Is(err, registration.ErrPowWrong) {
 		s.Tries.GiveBack(challenge.GetText())

@@ -29,6 +29,8 @@ type Options struct {
 	// Difficulty of proofs of work, TierAtSolve the trust tier that a solved one gives.
 	Difficulty  *auth.Difficulty
 	TierAtSolve int
+	// Admission says who may register.
+	Admission Admission
 	// Tries counts wrong solutions of a challenge.
 	Tries *limit.Window
 	// Mail, if set, sends the token that verifies an address.

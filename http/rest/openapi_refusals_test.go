@@ -37,7 +37,7 @@ var statusCodes = []struct {
 	{fasthttp.StatusUnauthorized, []string{"invalid_client", "invalid_token", "not_authenticated", "token_expired"}},
 	{fasthttp.StatusForbidden, []string{
 		"electorate_empty", "incoming_policy", "insufficient_scope", "invitation_required", "isolated_agent", "not_admin", "not_in_electorate", "not_member", "not_owner",
-		"outgoing_policy", "quota_exceeded", "role_not_allowed", "signature_invalid", "suspended", "svid_invalid", "svid_not_configured", "trust_tier_required",
+		"outgoing_policy", "quota_exceeded", "registration_closed", "role_not_allowed", "signature_invalid", "suspended", "svid_invalid", "svid_not_configured", "trust_tier_required",
 	}},
 	{fasthttp.StatusNotFound, []string{"not_found"}},
 	{fasthttp.StatusConflict, []string{

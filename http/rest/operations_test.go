@@ -15,8 +15,8 @@ const (
 
 // operations has an entry for each route of the server, by method and path.
 var operations = map[string]operation{
-	"POST /auth/register":                         {ID: "register", Refuses: "slug_taken"},
-	"POST /auth/register/solve":                   {ID: "solveChallenge", Refuses: "pow_invalid slug_taken challenge_used challenge_expired not_found"},
+	"POST /auth/register":                         {ID: "register", Refuses: "slug_taken registration_closed"},
+	"POST /auth/register/solve":                   {ID: "solveChallenge", Refuses: "pow_invalid registration_closed slug_taken challenge_used challenge_expired not_found"},
 	"POST /auth/verify-email":                     {ID: "verifyEmail", Refuses: "not_found gone"},
 	"POST /oauth/token":                           {ID: "createToken"},
 	"GET /.well-known/oauth-authorization-server": {ID: "getAuthorizationServer", Headers: documentHeaders},

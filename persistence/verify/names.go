@@ -10,7 +10,7 @@ import (
 func streamName(s journal.Stream) string {
 	kind := map[journal.StreamKind]string{
 		journal.OrgStream: "organization", journal.AgentStream: "agent",
-		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.OperatorStream: "operator tokens", journal.SlugStream: "slug",
 		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
 		journal.KeyLogStream: "key log",
 	}[s.Kind]

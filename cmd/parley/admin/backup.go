@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley/actors/operator"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/cmd/parley/datadir"
@@ -19,7 +20,9 @@ import (
 type BackupEndpoint struct{ *datadir.Backup }
 
 // Mount adds POST /backup.
-func (d *BackupEndpoint) Mount(mux *http.ServeMux) { mux.Handle("POST /backup", d) }
+func (d *BackupEndpoint) Mount(calls *Calls) {
+	calls.Show(operator.RoleAdmin, "POST /backup", d.ServeHTTP)
+}
 
 // progressEvery is the pause between two lines of progress.
 const progressEvery = 2 * time.Second

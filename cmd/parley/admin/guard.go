@@ -1,20 +1,26 @@
 package admin
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 
+	"parley/actors/operator"
 	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/http/auth"
 )
 
 // Guard rejects calls that pages from other sites make in the operator's browser, and
-// calls without the admin token.
+// calls of those who are no operators.
 type Guard struct {
 	Token datadir.AdminToken
+	// Tokens returns the tokens of operators.
+	Tokens func(context.Context) (*operator.State, error)
 	// Hosts are the names, besides those of loopback, that requests to the listener may
 	// use.
 	Hosts []string
@@ -23,7 +29,7 @@ type Guard struct {
 var (
 	errAdminHost   = parley.Refuse(parley.Forbidden, "host_not_allowed", "The admin listener answers to loopback names only; list others with --admin-hosts.")
 	errCrossSite   = parley.Refuse(parley.Forbidden, "cross_site", "The admin listener does not answer pages of other sites.")
-	errAdminToken  = parley.Refuse(parley.Unauthenticated, "not_authenticated", "This call needs the admin token of the data directory: Authorization: Bearer <admin.token>.")
+	errAdminToken  = parley.Refuse(parley.Unauthenticated, "not_authenticated", "This call needs the token of an operator, or that of the data directory: Authorization: Bearer <admin.token>.")
 	errAdminOrigin = parley.Refuse(parley.Forbidden, "forbidden", "Operator requests must have the content type application/json and must not come from a browser.")
 )
 
@@ -43,17 +49,44 @@ func (g Guard) RefuseBrowsers(next http.Handler) http.Handler {
 	})
 }
 
-// NeedsToken rejects callers without the admin token.
+// NeedsToken rejects callers without the token of an operator. Next can tell who calls.
 func (g Guard) NeedsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		presented, ok := auth.ParseBearer([]byte(r.Header.Get("Authorization")))
-		if !ok || !g.Token.Matches(presented) {
+		by, err := caller{}, error(errAdminToken)
+		if ok {
+			by, err = g.caller(r.Context(), presented)
+		}
+		if errors.Is(err, errAdminToken) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="parley admin"`)
-			writeRefusal(w, errAdminToken)
+		}
+		if err != nil {
+			writeRefusal(w, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(as(r.Context(), by)))
 	})
+}
+
+// caller returns who has a token. Named tokens are looked up where they are decided, so that a revoked
+// one is refused by all nodes at once.
+func (g Guard) caller(ctx context.Context, presented []byte) (caller, error) {
+	if g.Token.Matches(presented) {
+		return caller{role: operator.RoleAdmin}, nil
+	}
+	if g.Tokens == nil || !bytes.HasPrefix(presented, []byte(auth.OperatorTokenPrefix)) {
+		return caller{}, errAdminToken
+	}
+	s, err := g.Tokens(ctx)
+	if err != nil {
+		return caller{}, err
+	}
+	hash := auth.HashSecret(string(presented))
+	t := s.Operator(hash[:])
+	if t == nil {
+		return caller{}, errAdminToken
+	}
+	return caller{parley.IDFromBytes[parley.OperatorID](t.GetId()), operator.Role(t.GetRole())}, nil
 }
 
 // answersTo reports whether requests may name this Host, with or without a port.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"parley/actors/operator"
 	parleyhttp "parley/http"
 	"parley/http/auth"
 )
@@ -34,8 +35,8 @@ type RotatedKey struct {
 }
 
 // Mount adds POST /signing-keys/rotate.
-func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
-	mux.HandleFunc("POST /signing-keys/rotate", func(w http.ResponseWriter, r *http.Request) {
+func (k *SigningKeyEndpoint) Mount(calls *Calls) {
+	calls.Change(operator.RoleAdmin, "/signing-keys/rotate", func(w http.ResponseWriter, r *http.Request) {
 		var asked RotateKey
 		var rotated parleyhttp.Rotated
 		err := ReadRequest(r, &asked)

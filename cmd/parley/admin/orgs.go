@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/actors"
+	"parley/actors/operator"
 	"parley/actors/org"
 	"parley/client/api"
 	"parley/client/parley"
@@ -103,13 +104,18 @@ const (
 )
 
 // Mount adds the calls. {org} is a slug or an id.
-func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
-	mux.HandleFunc("GET /orgs", d.list)
-	for call, command := range map[string]org.Command{"suspend": org.Suspend{}, "resume": org.Resume{}, "hold": org.Hold{}, "release": org.Release{}} {
-		mux.HandleFunc("POST /orgs/{org}/"+call, d.answer(func(r *http.Request) (org.Command, error) { return command, refuseBrowserRequest(r) }))
+func (d *OrgEndpoint) Mount(calls *Calls) {
+	calls.Show(operator.RoleRead, "GET /orgs", d.list)
+	plain := func(needs operator.Role, call string, command org.Command) {
+		calls.Change(needs, "/orgs/{org}/"+call, d.answer(func(*http.Request) (org.Command, error) { return command, nil }))
 	}
-	mux.HandleFunc("GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
-	mux.HandleFunc("POST /orgs/{org}/tier", d.answer(func(r *http.Request) (org.Command, error) {
+	plain(operator.RoleSupport, "suspend", org.Suspend{})
+	plain(operator.RoleSupport, "resume", org.Resume{})
+	plain(operator.RoleSupport, "approve", org.GrantTier{Tier: 1, AtLeast: true})
+	plain(operator.RoleAdmin, "hold", org.Hold{})
+	plain(operator.RoleAdmin, "release", org.Release{})
+	calls.Show(operator.RoleRead, "GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
+	calls.Change(operator.RoleAdmin, "/orgs/{org}/tier", d.answer(func(r *http.Request) (org.Command, error) {
 		var in TierRequest
 		if err := ReadRequest(r, &in); err != nil {
 			return nil, err
@@ -119,7 +125,7 @@ func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 		}
 		return org.GrantTier{Tier: *in.Tier}, nil
 	}))
-	mux.HandleFunc("POST /orgs/{org}/quota", d.answer(func(r *http.Request) (org.Command, error) {
+	calls.Change(operator.RoleAdmin, "/orgs/{org}/quota", d.answer(func(r *http.Request) (org.Command, error) {
 		var in QuotaRequest
 		if err := ReadRequest(r, &in); err != nil {
 			return nil, err
@@ -206,15 +212,11 @@ func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) htt
 
 // carryOut passes a command to the organization's actor.
 func (d *OrgEndpoint) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
+	state, err := d.Node.Orgs.SetTerms(ctx, id, command)
 	if _, ok := command.(org.Suspend); ok {
-		state, err := d.Node.Orgs.Suspend(ctx, id)
 		d.Service.EndStreams(id)
-		return state, err
 	}
-	if _, ok := command.(org.Resume); ok {
-		return d.Node.Orgs.Resume(ctx, id)
-	}
-	return d.Node.Orgs.SetTerms(ctx, id, command)
+	return state, err
 }
 
 // list answers GET /orgs?cursor=SLUG&limit=N.

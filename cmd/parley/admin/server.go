@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"parley/actors/operator"
 	"parley/client/api"
 	parleyhttp "parley/http"
 )
@@ -24,7 +25,7 @@ type Server struct {
 }
 
 // NewServer serves metrics and readiness to everybody who can reach a listener, and all
-// other calls, at the admin address only, to callers with the admin token.
+// other calls, at the admin address only, to operators.
 func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, calls ...Endpoint) *Server {
 	status := http.NewServeMux()
 	status.Handle("GET /metrics", metrics)
@@ -66,17 +67,17 @@ func probed(query url.Values) (ask api.GetReadiness, err error) {
 // Privileged handles the calls that change something or expose internals of the process.
 // It does not authenticate callers.
 func Privileged(calls ...Endpoint) http.Handler {
-	power := http.NewServeMux()
+	power := &Calls{http.NewServeMux()}
 	for _, c := range calls {
 		c.Mount(power)
 	}
 	// pprof.Cmdline is left out, because the command line and the environment may hold
 	// secrets.
-	power.HandleFunc("GET /debug/pprof/", pprof.Index)
-	power.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	power.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	power.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return power
+	power.Show(operator.RoleAdmin, "GET /debug/pprof/", pprof.Index)
+	power.Show(operator.RoleAdmin, "GET /debug/pprof/profile", pprof.Profile)
+	power.Show(operator.RoleAdmin, "GET /debug/pprof/symbol", pprof.Symbol)
+	power.Show(operator.RoleAdmin, "GET /debug/pprof/trace", pprof.Trace)
+	return power.mux
 }
 
 // limited returns a server with bounds on the time and size of request headers.
@@ -104,6 +105,3 @@ func (a *Server) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Endpoint is a group of calls that need the admin token.
-type Endpoint interface{ Mount(mux *http.ServeMux) }

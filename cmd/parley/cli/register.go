@@ -20,6 +20,7 @@ type RegisterCmd struct {
 	Slug  string `arg:"" help:"Short name of the organization, part of every handle: 2-32 lowercase letters, digits, hyphens."`
 	Email string `required:"" placeholder:"ADDRESS" help:"Contact address."`
 	Name  string `placeholder:"TEXT" help:"Full name; default: the slug."`
+	Token string `name:"registration-token" env:"PARLEY_REGISTRATION_TOKEN" placeholder:"TOKEN" help:"Token to register with, if the operator of the server gave you one."`
 }
 
 // registered is the output of `register --json`. The secret stays in the profile.
@@ -49,6 +50,9 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	in := api.Register{Email: c.Email, OrgSlug: c.Slug}
 	if c.Name != "" {
 		in.OrgName = &c.Name
+	}
+	if c.Token != "" {
+		in.RegistrationToken = &c.Token
 	}
 	a, err := profile.Register(ctx, &c.Flags, in, proofProgress(std))
 	if errors.Is(err, client.SlugTaken) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"parley/actors/operator"
 	"parley/client/parley"
 	"parley/cluster"
 	"parley/cluster/identity"
@@ -36,19 +37,19 @@ type Changed struct {
 }
 
 // Mount adds the calls.
-func (e *Endpoint) Mount(mux *http.ServeMux) {
-	mux.HandleFunc("GET /cluster/status", func(w http.ResponseWriter, r *http.Request) {
+func (e *Endpoint) Mount(calls *admin.Calls) {
+	calls.Show(operator.RoleRead, "GET /cluster/status", func(w http.ResponseWriter, r *http.Request) {
 		s, err := e.Part.Status(r.Context())
 		admin.Answer(w, s, err)
 	})
-	mux.HandleFunc("POST /cluster/token", func(w http.ResponseWriter, _ *http.Request) {
+	calls.Change(operator.RoleAdmin, "/cluster/token", func(w http.ResponseWriter, _ *http.Request) {
 		token, err := e.token(0)
 		admin.Answer(w, token, err)
 	})
 	for name, call := range map[string]func(context.Context, identity.NodeID) (any, error){
 		"replace": e.replace, "remove": e.remove, "drain": e.drain, "balance": e.balance,
 	} {
-		mux.HandleFunc("POST /cluster/"+name, func(w http.ResponseWriter, r *http.Request) {
+		calls.Change(operator.RoleAdmin, "/cluster/"+name, func(w http.ResponseWriter, r *http.Request) {
 			var asked NodeRequest
 			err := admin.ReadRequest(r, &asked)
 			var id identity.NodeID

@@ -11,6 +11,7 @@ import (
 	"net/url"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/client"
 	"parley/client/parley"
@@ -24,7 +25,32 @@ const defaultAdmin = "http://127.0.0.1:8081"
 // operatorFlags name the running server that a command calls.
 type operatorFlags struct {
 	Admin string `env:"PARLEY_ADMIN" placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
-	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, for its admin.token; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
+	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, for its admin.token; PARLEY_ADMIN_TOKEN may hold that token, or one of parley operator token create, instead. Default: ${default}."`
+}
+
+// changeFlags are those of a command that changes something.
+type changeFlags struct {
+	operatorFlags
+	Reason string `placeholder:"TEXT" help:"Why; at most 500 bytes. It is in the audit log, and the organization concerned can read it. Needed with the token of an operator."`
+}
+
+// change makes a call that changes something, and decodes its answer unless into is nil.
+func (f *changeFlags) change(ctx context.Context, path string, order, into any) error {
+	text, err := json.Marshal(order)
+	members := map[string]jsontext.Value{}
+	if err == nil {
+		err = json.Unmarshal(text, &members)
+	}
+	if err == nil && f.Reason != "" {
+		members["reason"], err = json.Marshal(f.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	if into == nil {
+		into = &struct{}{}
+	}
+	return f.get(ctx, path, members, into)
 }
 
 // address returns the admin address.

@@ -72,7 +72,7 @@ func (c *clusterInitCmd) store(std *program.Streams) (*persistence.Store, error)
 	return store, err
 }
 
-type clusterTokenCmd struct{ operatorFlags }
+type clusterTokenCmd struct{ changeFlags }
 
 // Run prints a token. It is made from the files of the data directory, unless the address of a
 // running node is given.
@@ -103,9 +103,9 @@ func noNode(err error) error {
 }
 
 // token prints the token that a call answers with.
-func (f *operatorFlags) token(ctx context.Context, path, node string, std *program.Streams) error {
+func (f *changeFlags) token(ctx context.Context, path, node string, std *program.Streams) error {
 	var t membership.Token
-	if err := f.get(ctx, path, membership.NodeRequest{Node: node}, &t); err != nil {
+	if err := f.change(ctx, path, membership.NodeRequest{Node: node}, &t); err != nil {
 		return err
 	}
 	if std.JSON {
@@ -170,12 +170,12 @@ func nodeRow(n membership.NodeStatus) []string {
 // nodeFlags name a node of the cluster.
 type nodeFlags struct {
 	Node string `arg:"" help:"Id or name of the node."`
-	operatorFlags
+	changeFlags
 }
 
-func (f *operatorFlags) change(ctx context.Context, path, node string, std *program.Streams, said string) error {
+func (f *changeFlags) changeNode(ctx context.Context, path, node string, std *program.Streams, said string) error {
 	var changed membership.Changed
-	if err := f.get(ctx, path, membership.NodeRequest{Node: node}, &changed); err != nil {
+	if err := f.change(ctx, path, membership.NodeRequest{Node: node}, &changed); err != nil {
 		return err
 	}
 	if std.JSON {
@@ -184,18 +184,18 @@ func (f *operatorFlags) change(ctx context.Context, path, node string, std *prog
 	return std.Say("%s", strings.TrimSpace(fmt.Sprintf(said, changed.Node)))
 }
 
-type clusterDrainCmd struct{ operatorFlags }
+type clusterDrainCmd struct{ changeFlags }
 
 // Run drains the node at the admin address.
 func (c *clusterDrainCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.change(ctx, "cluster/drain", "", std, "node %s is drained: stop it, or start it again to use it")
+	return c.changeNode(ctx, "cluster/drain", "", std, "node %s is drained: stop it, or start it again to use it")
 }
 
 type clusterRemoveCmd struct{ nodeFlags }
 
 // Run removes a node.
 func (c *clusterRemoveCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.change(ctx, "cluster/remove", c.Node, std, "node %s is removed: stop it, and delete its data directory")
+	return c.changeNode(ctx, "cluster/remove", c.Node, std, "node %s is removed: stop it, and delete its data directory")
 }
 
 type clusterReplaceCmd struct{ nodeFlags }
@@ -207,10 +207,10 @@ func (c *clusterReplaceCmd) Run(ctx context.Context, std *program.Streams) error
 
 type clusterBalanceCmd struct {
 	To string `placeholder:"NODE" help:"Id or name of the node that shall lead; default: any other one."`
-	operatorFlags
+	changeFlags
 }
 
 // Run hands the leadership over.
 func (c *clusterBalanceCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.change(ctx, "cluster/balance", c.To, std, "node %s leads")
+	return c.changeNode(ctx, "cluster/balance", c.To, std, "node %s leads")
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type KeyRotateCmd struct {
-	operatorFlags
+	changeFlags
 	Cards    bool `xor:"key" help:"Replace the key that signs the A2A cards of agents instead."`
 	Receipts bool `xor:"key" help:"Replace the key that signs receipts of messages instead."`
 	Now      bool `help:"Sign with the new key at once, such as when the former one is compromised. Without it the key is published for 65 minutes first, because verifiers cache keys."`
@@ -18,7 +18,7 @@ type KeyRotateCmd struct {
 // Run replaces the key.
 func (c *KeyRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	var rotated admin.RotatedKey
-	if err := c.get(ctx, "signing-keys/rotate", admin.RotateKey{Cards: c.Cards, Receipts: c.Receipts, Now: c.Now}, &rotated); err != nil {
+	if err := c.change(ctx, "signing-keys/rotate", admin.RotateKey{Cards: c.Cards, Receipts: c.Receipts, Now: c.Now}, &rotated); err != nil {
 		return err
 	}
 	if std.JSON {

@@ -34,25 +34,19 @@ type OrgCmd struct {
 // noLimit is the argument for no limit.
 const noLimit = "none"
 
-// orgFlags name an organization of a running server.
+// orgFlags name an organization of a running server that is to be changed.
 type orgFlags struct {
 	Org string `arg:"" help:"Slug or id of the organization."`
-	operatorFlags
+	changeFlags
 }
 
-// ask makes a call and prints the organization. A nil body only reads it.
+// ask changes the organization and prints it.
 func (f *orgFlags) ask(ctx context.Context, std *program.Streams, call string, order any) error {
-	shown, err := f.call(ctx, call, order)
-	if err != nil {
+	shown := &admin.OrgTerms{}
+	if err := f.change(ctx, path.Join("orgs", url.PathEscape(f.Org), call), order, shown); err != nil {
 		return err
 	}
 	return printTerms(std, shown)
-}
-
-// call makes an admin call for the organization and returns the organization.
-func (f *orgFlags) call(ctx context.Context, call string, order any) (*admin.OrgTerms, error) {
-	shown := &admin.OrgTerms{}
-	return shown, f.get(ctx, path.Join("orgs", url.PathEscape(f.Org), call), order, shown)
 }
 
 // printTerms prints the terms of an organization.
@@ -147,10 +141,17 @@ func (c *orgResumeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "resume", struct{}{})
 }
 
-type orgShowCmd struct{ orgFlags }
+type orgShowCmd struct {
+	Org string `arg:"" help:"Slug or id of the organization."`
+	operatorFlags
+}
 
 func (c *orgShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.ask(ctx, std, "", nil)
+	shown := &admin.OrgTerms{}
+	if err := c.get(ctx, path.Join("orgs", url.PathEscape(c.Org)), nil, shown); err != nil {
+		return err
+	}
+	return printTerms(std, shown)
 }
 
 type orgApproveCmd struct{ orgFlags }
@@ -158,14 +159,7 @@ type orgApproveCmd struct{ orgFlags }
 // Run raises the organization's tier. It never lowers the tier of an organization that
 // has a higher one.
 func (c *orgApproveCmd) Run(ctx context.Context, std *program.Streams) error {
-	has, err := c.call(ctx, "", nil)
-	if err != nil {
-		return err
-	}
-	if has.TrustTier >= 1 {
-		return printTerms(std, has)
-	}
-	return c.ask(ctx, std, "tier", admin.TierRequest{Tier: new(1)})
+	return c.ask(ctx, std, "approve", struct{}{})
 }
 
 type orgTierCmd struct {

@@ -62,12 +62,12 @@ func subjectOf(r admin.Report) string {
 
 type reportCloseCmd struct {
 	Report parley.ReportID `arg:"" help:"Id of the report."`
-	operatorFlags
+	changeFlags
 }
 
 func (c *reportCloseCmd) Run(ctx context.Context, std *program.Streams) error {
 	var closed admin.Report
-	if err := c.get(ctx, "reports/"+c.Report.String()+"/close", struct{}{}, &closed); err != nil {
+	if err := c.change(ctx, "reports/"+c.Report.String()+"/close", struct{}{}, &closed); err != nil {
 		return err
 	}
 	if std.JSON {

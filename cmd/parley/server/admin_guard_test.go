@@ -56,6 +56,14 @@ func answeredIntruders(t *testing.T, admin http.Handler, token string) (faults [
 	return faults
 }
 
+// withToken gives every request the right token.
+func withToken(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		next.ServeHTTP(w, r)
+	})
+}
+
 // TestAdminGuard: each control removes one guard; the requests that it blocked are then
 // answered.
 func TestAdminGuard(t *testing.T) {
@@ -70,7 +78,7 @@ func TestAdminGuard(t *testing.T) {
 		want  []string
 	}{
 		"guarded": {admin.NewServer(h.service, http.NotFoundHandler(), guard, calls...).Admin.Handler, nil},
-		"control: no token": {guard.RefuseBrowsers(power), []string{
+		"control: no token": {guard.RefuseBrowsers(withToken(token, guard.NeedsToken(power))), []string{
 			"/backup with another: 200", "/backup without the token: 200",
 			"/debug/pprof/goroutine?debug=2 with another: 200", "/debug/pprof/goroutine?debug=2 without the token: 200",
 			"/orgs with another: 200", "/orgs without the token: 200", "a backup was made",

@@ -44,6 +44,7 @@ type Config struct {
 	SigningKeyDays        int       `env:"PARLEY_SIGNING_KEY_DAYS" default:"90" help:"Days after which the key that signs access tokens is replaced."`
 	QuotaProfile          string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
 	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"How an organization reaches trust tier 1: ${enum}."`
+	Registration          string    `env:"PARLEY_REGISTRATION" default:"open" enum:"open,token,closed" help:"Who may register an organization: ${enum}; token is for holders of one of parley registration token create."`
 	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls per minute and address / per minute and token; 0 removes a limit."`
 	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Number of journals (1 to 64); fixed when the data directory is created."`
 	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is two thirds of all connections. Trusted proxies are exempt."`

@@ -80,6 +80,7 @@ pow-bits = 12
 signing-key-days = 30
 quota-profile = "public"
 tier1 = "approval"
+registration = "token"
 poll-limit = "0/5"
 journals = 4
 disk-reserve = "1GiB"
@@ -98,7 +99,7 @@ cors-origins = ["https://app.example", "http://localhost:3000"]
 	cfg.origins = nil
 	want := Config{
 		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
-		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval",
+		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval", Registration: "token",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
 		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
 		Embeddings:  Embeddings{Embeddings: "embedded", EmbeddingsThreshold: 0.3},

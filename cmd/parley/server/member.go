@@ -133,7 +133,7 @@ func (m *member) scopesKnown(ctx context.Context) error {
 func (c *Config) alike() []string {
 	return []string{
 		"--base-url=" + strings.TrimSuffix(cmp.Or(c.BaseURL, c.Listen), "/"), "--domain=" + c.Domain, "--brand=" + c.Brand, fmt.Sprint("--pow-bits=", c.PowBits),
-		"--tier1=" + c.Tier1, "--quota-profile=" + c.QuotaProfile, "--quota=" + joined(c.Quota), "--rate=" + joined(c.Rate), "--poll-limit=" + c.PollLimit.String(),
+		"--tier1=" + c.Tier1, "--registration=" + c.Registration, "--quota-profile=" + c.QuotaProfile, "--quota=" + joined(c.Quota), "--rate=" + joined(c.Rate), "--poll-limit=" + c.PollLimit.String(),
 		"--cors-origins=" + strings.Join(slices.Sorted(slices.Values(c.CORSOrigins)), " "),
 	}
 }

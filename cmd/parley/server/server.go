@@ -296,7 +296,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Node: h.node, Issuer: auth.NewIssuer(base, base, tokenKeys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
+		TierAtSolve: tier, Registration: cfg.Registration, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
 		Notice: cfg.notice(), ClusterTrouble: trouble, Elsewhere: h.member.elsewhere(), CutOff: cutOff, ScopesKnown: h.member.scopesKnown,
@@ -343,7 +343,7 @@ func (h *running) startAdmin(cfg Config, quotas access.QuotaProfile) error {
 	}}
 	calls := []admin.Endpoint{
 		backups, &admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.ReportEndpoint{Node: h.node},
-		&admin.SigningKeyEndpoint{Service: h.service, Master: h.master},
+		&admin.SigningKeyEndpoint{Service: h.service, Master: h.master}, &admin.TokenEndpoint{Node: h.node, Clock: time.Now, Entropy: parley.RandomEntropy},
 	}
 	if h.member.part != nil {
 		calls = append(calls, &membership.Endpoint{Part: h.member.part})
@@ -352,7 +352,7 @@ func (h *running) startAdmin(cfg Config, quotas access.QuotaProfile) error {
 		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
 		Cluster: membership.Stats(h.member.part),
 	}), promhttp.HandlerOpts{})
-	h.admin = admin.NewServer(h.service, telemetry.Kept(metrics, time.Now), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, calls...)
+	h.admin = admin.NewServer(h.service, telemetry.Kept(metrics, time.Now), admin.Guard{Token: token, Tokens: h.node.Operators.Tokens, Hosts: cfg.AdminHosts}, calls...)
 	return nil
 }
 

@@ -78,7 +78,7 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 			if presented != "" {
 				headers = append(headers, "Authorization", presented)
 			}
-			if status, said := adminRequest(t, call[0], "http://"+admin+call[1], headers...); status != 401 || !strings.Contains(said, "admin token") {
+			if status, said := adminRequest(t, call[0], "http://"+admin+call[1], headers...); status != 401 || !strings.Contains(said, "token of an operator") {
 				t.Errorf("%v with %q: %d %s", call, presented, status, said)
 			}
 		}
