@@ -103,7 +103,7 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 }
 
 var laws = []decoderRules{
-	decoderRulesOf("org", 18, rules.Org, blankOf[org.State], formOf[org.State]),
+	decoderRulesOf("org", 19, rules.Org, blankOf[org.State], formOf[org.State]),
 	decoderRulesOf("agent", 19, rules.Agent, blankOf[agent.State], formOf[agent.State]),
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),

@@ -9,11 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"parley/actors/agent"
+	"parley/actors/delivery"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/query/export"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/actors/webhook"
 	"parley/client/parley"
 	"parley/journal"
 )
@@ -188,6 +190,9 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				if err := t.Decide(r); err != nil {
 					return nil, err
 				}
+				for _, due := range t.State.Credential(r.ClientID).Announcements() {
+					t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: due, Stream: t.Entry.Stream})
+				}
 				for _, e := range t.Events {
 					for _, client := range e.(*org.CredentialAdded).GetForgotten() {
 						t.DeleteRow(journal.ClientTable, client)
@@ -196,6 +201,8 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				}
 				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())
 				return proto.CloneOf(t.State), nil
+			case host.TimerDue:
+				return nil, orgs.announceExpiries(t, r)
 			case org.ProveWorkload:
 				return orgs.proveWorkload(t, r)
 			case *record.Report:
@@ -216,6 +223,33 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 			return host.IgnoreRefusal(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](m.GetGroup())}))
 		},
 	}
+}
+
+// announceExpiries tells the webhooks that ask for it which credentials end soon, and cancels the timer.
+// One that fires early, or before the node knows all webhooks, fires again.
+func (orgs *Orgs) announceExpiries(t *orgTurn, r host.TimerDue) error {
+	asks, known := delivery.Subscribed(orgs.webhooks, webhook.CredentialExpiring)
+	if t.Now.Before(r.Due) || !known {
+		return nil
+	}
+	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
+	if err := t.Decide(org.AnnounceExpiries{}); err != nil || asks == nil || len(t.Events) == 0 {
+		return host.IgnoreRefusal(err)
+	}
+	var to []parley.Seat // numbered from 1, by which a fan-out is divided
+	err := t.Rows(journal.RosterTable, t.State.GetId(), func(_, id []byte) {
+		if agent := parley.IDFromBytes[parley.AgentID](id); asks(agent) {
+			to = append(to, parley.Seat{Agent: agent, Number: uint32(len(to)) + 1})
+		}
+	})
+	if err != nil || len(to) == 0 {
+		return err
+	}
+	for _, e := range t.Events {
+		c := t.State.Credential(e.(*org.ExpiryAnnounced).Client())
+		t.AddEffects(journal.Fanout{Kind: journal.CredentialEntry, Ref: parley.AnyID(c.Client()), Note: record.ExpiryNote(c.Expires()), To: to})
+	}
+	return nil
 }
 
 // resumeAfter has the organization's webhooks go on when a change is durable, unless the organization

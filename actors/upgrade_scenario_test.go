@@ -175,6 +175,7 @@ func (l *releaseScenario) run() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.useGroups(acme, globex, alice, carol, bob, erin)
 	l.useWebhooks(acme, alice, bob, globex)
+	l.expiry(acme, alice)
 	for _, c := range []agent.Command{
 		agent.SetBlock{Agent: alice, Org: acme}, agent.SetBlock{Org: acme}, agent.EndBlock{Agent: alice, Org: acme},
 	} {

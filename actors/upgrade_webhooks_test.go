@@ -9,6 +9,7 @@ import (
 	"parley/actors/delivery"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/client/parley"
 	"parley/journal"
@@ -120,6 +121,29 @@ func (l *releaseScenario) keepPlaces(agent parley.AgentID) {
 	if err := l.node.Messages.EachTask(context.Background(), agent, agent, func(*conversation.State) error { return nil }); err != nil {
 		l.t.Fatal(err)
 	}
+	l.awaitArrival()
+}
+
+// expiry announces a credential that ends in a day, and leaves another one to be announced.
+func (l *releaseScenario) expiry(owner parley.OrgID, watched parley.AgentID) {
+	ctx := context.Background()
+	hook := must(l.node.Webhooks.Create(ctx, delivery.CreateWebhook{
+		ID: l.node.Webhooks.NewID(watched), Agent: watched, Org: owner, URL: "https://sink.example/expiring", Events: []webhook.What{webhook.CredentialExpiring}, SealedSecret: []byte("sealed"),
+	}))(l.t)
+	l.awaitArrival()
+	for _, days := range []time.Duration{8, 1} {
+		made := must(l.node.Orgs.AddCredential(ctx, owner, org.AddCredential{
+			SecretHash: key(8, "ends"), Scope: parley.ScopeRead, Expires: l.clock.now().Add(days*24*time.Hour + time.Second),
+		}))(l.t)
+		l.awaitArrival()
+		if days == 1 { // the clock of the journal, which fires timers, is behind
+			l.node.engine.Fire(rules.OrgStream(owner), made.Announcements()[0])
+		}
+	}
+	eventually(l.t, "its end is announced", func() bool {
+		return must(l.node.Webhooks.Get(ctx, hook.WebhookID(), owner))(l.t).GetDelivered() == 1
+	})
+	must(l.node.Webhooks.Change(ctx, hook.WebhookID(), webhook.Toggle{By: owner}))(l.t)
 	l.awaitArrival()
 }
 

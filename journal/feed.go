@@ -13,6 +13,8 @@ const (
 	GroupEntry   FeedKind = 4 // Ref is the group, Note the event
 	ReceiptEntry FeedKind = 5 // Ref is a message that the agent sent, Note the ReceiptKinds that are new
 	WebhookEntry FeedKind = 6 // Ref is a webhook of the agent that the server disabled, Note the reason
+	// CredentialEntry: Ref is a credential of the agent's organization, Note when it ends.
+	CredentialEntry FeedKind = 7
 )
 
 // BringsMessage reports whether an entry of this kind brings a message.

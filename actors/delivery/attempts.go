@@ -41,6 +41,9 @@ type Delivery struct {
 	// Disabled is another webhook of the agent that the server disabled, and Reason why.
 	Disabled webhook.ID
 	Reason   webhook.Reason
+	// Credential ends at Expires.
+	Credential parley.ClientID
+	Expires    time.Time
 	// Kind and Epoch are those of an event of an MLS group, for webhook.GroupMLS.
 	Kind  string
 	Epoch uint64
@@ -379,6 +382,8 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 		d.Epoch, _ = record.MLSNews(j.GetNote())
 	case webhook.Disabling:
 		d.Disabled, d.Reason = parley.IDFromBytes[webhook.ID](j.GetRef()), record.DisablingNews(j.GetNote())
+	case webhook.CredentialExpiring:
+		d.Credential, d.Expires = parley.IDFromBytes[parley.ClientID](j.GetRef()), record.ExpiryNews(j.GetNote())
 	case webhook.GroupMemberJoined, webhook.GroupMemberLeft:
 		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
 		d.Member = parley.IDFromBytes[parley.AgentID](j.GetNote())

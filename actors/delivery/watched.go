@@ -23,6 +23,19 @@ func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool
 	return wants || err != nil
 }
 
+// Subscribed returns which agents have an active webhook that subscribes to an event, nil if none has
+// one. It reports false while the node does not know all webhooks.
+func Subscribed(hooks *Webhooks, x webhook.What) (to func(parley.AgentID) bool, known bool) {
+	r := &hooks.dispatch().registry
+	if !r.known.Load() {
+		return nil, false
+	}
+	if r.anybodyWants(x) {
+		to = func(agent parley.AgentID) bool { return r.wants(parley.AnyID(agent), x) }
+	}
+	return to, true
+}
+
 // mayWatch is watched for a turn, which reads no rows of the sender's home. Until the node knows all
 // webhooks, any agent may have one: the dispatcher ignores what nobody subscribes to.
 func (hooks *Webhooks) mayWatch(agent parley.AgentID, x webhook.What) bool {

@@ -44,6 +44,38 @@ func (c *Credential) Expires() time.Time {
 	return time.UnixMilli(c.GetExpiresMs()).UTC()
 }
 
+// Announcements returns the instants at which the credential is announced before it ends, those that
+// were not announced yet: none that lie before its creation, and none of a revoked one.
+func (c *Credential) Announcements() (due []time.Time) {
+	if c.GetExpiresMs() == 0 || c.GetRevokedMs() != 0 {
+		return nil
+	}
+	for _, before := range []time.Duration{parley.CredentialNoticeFirst, parley.CredentialNoticeLast} {
+		if at := c.Expires().Add(-before); at.UnixMilli() >= c.GetCreatedMs() && at.UnixMilli() > c.GetAnnouncedMs() {
+			due = append(due, at)
+		}
+	}
+	return due
+}
+
+// Client returns the id of the announced credential.
+func (x *ExpiryAnnounced) Client() (id parley.ClientID) {
+	copy(id[:], x.GetClientId())
+	return id
+}
+
+// announceExpiries announces each instant that has come once, also those that came while no server ran.
+func announceExpiries(s *State, now time.Time) (events []Event) {
+	for _, c := range s.GetCredentials() {
+		for _, due := range c.Announcements() {
+			if !due.After(now) {
+				events = append(events, &ExpiryAnnounced{ClientId: c.GetClientId(), DueMs: due.UnixMilli(), AtMs: now.UnixMilli()})
+			}
+		}
+	}
+	return events
+}
+
 // lasting reports whether the credential keeps its organization from being locked out.
 func (c *Credential) lasting() bool {
 	return c.RevokedMs == 0 && c.ExpiresMs == 0 && c.Reach() == parley.ScopeOrg

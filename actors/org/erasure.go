@@ -23,7 +23,7 @@ func (s *State) Erasing() bool { return s.GetErasingMs() != 0 }
 // it changes nothing any more.
 func decideErasing(c Command) ([]Event, error) {
 	switch c.(type) {
-	case Erase, RetireAgent, RetireGroup, Register:
+	case AnnounceExpiries, Erase, RetireAgent, RetireGroup, Register:
 		return nil, nil
 	case AddAgent, AddCredential, AddGroup, Change, ConfirmEmail, GrantTier, Hold, LiftAllowance, ProveWorkload, Release, Resume, RevokeCredential, SetAllowance, Suspend:
 		return nil, ErrErasing

@@ -23,7 +23,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
 		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
 	})
-	kind := rapid.IntRange(0, 16).Draw(t, "kind")
+	kind := rapid.IntRange(0, 17).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 0
 	}
@@ -67,6 +67,8 @@ func draw(t *rapid.T, s *org.State) org.Command {
 		return org.Hold{}
 	case 16:
 		return org.Release{}
+	case 17:
+		return org.AnnounceExpiries{}
 	case 14:
 		return org.ProveWorkload{
 			Challenge: challengeOf("acme", name, new(rapid.SampledFrom([]int{0, 1e6}).Draw(t, "minutes"))), SPIFFEID: "spiffe://" + name + "/w",

@@ -71,6 +71,23 @@ func TestOracleControl(t *testing.T) {
 			}
 			return org.Decide(s, c, now)
 		}),
+		"an announcement that is made again": evolving(func(s *org.State, e *org.ExpiryAnnounced) {
+			s.Credential(e.Client()).AnnouncedMs--
+		}),
+		"an announcement of a revoked credential": deciding(func(s *org.State, c org.AnnounceExpiries, now time.Time) ([]org.Event, error) {
+			all := proto.CloneOf(s)
+			for _, one := range all.GetCredentials() {
+				one.RevokedMs = 0
+			}
+			return org.Decide(all, c, now)
+		}),
+		"an announcement of an instant before the creation": deciding(func(s *org.State, c org.AnnounceExpiries, now time.Time) ([]org.Event, error) {
+			all := proto.CloneOf(s)
+			for _, one := range all.GetCredentials() {
+				one.CreatedMs = 0
+			}
+			return org.Decide(all, c, now)
+		}),
 		"a limit that is lost": evolving(func(s *org.State, e *org.CredentialAdded) {
 			for _, c := range s.Credentials {
 				c.Agents = nil

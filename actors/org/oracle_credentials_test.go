@@ -18,6 +18,8 @@ type credential struct {
 	agents    string
 	// expires and revoked are 0 for never.
 	expires, revoked int64
+	// announced is the last instant for which its end was announced, 0 for none.
+	announced int64
 }
 
 func (c credential) live(now time.Time) bool {
@@ -58,6 +60,21 @@ func (o *oracle) add(c org.AddCredential, now time.Time) actorstest.Verdict {
 	o.forget(now)
 	o.credentials = append(o.credentials, one)
 	return actorstest.Accepted("added as " + string(one.scope))
+}
+
+// announce announces the credentials that end within seven days, and within one.
+func (o *oracle) announce(now time.Time) actorstest.Verdict {
+	because := "nothing is due"
+	for i := range o.credentials {
+		c := &o.credentials[i]
+		for _, days := range []int64{7, 1} {
+			due := c.expires - days*24*3600*1000
+			if c.expires != 0 && c.revoked == 0 && due >= c.createdMs && due <= now.UnixMilli() && due > c.announced {
+				c.announced, because = due, "announced"
+			}
+		}
+	}
+	return actorstest.Accepted(because)
 }
 
 // revoke ends a credential, but not the last that is for everything and for ever.

@@ -79,7 +79,7 @@ func look(l *life) any {
 			panic("a client id twice")
 		}
 		seen.credentials = append(seen.credentials, credential{
-			c.Client(), string(c.SecretHash), c.CreatedMs, c.Reach(), fmt.Sprint(c.Only()), c.ExpiresMs, c.RevokedMs,
+			c.Client(), string(c.SecretHash), c.CreatedMs, c.Reach(), fmt.Sprint(c.Only()), c.ExpiresMs, c.RevokedMs, c.AnnouncedMs,
 		})
 	}
 	return seen
@@ -102,6 +102,8 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return o.add(c, now)
 	case org.RevokeCredential:
 		return o.revoke(c.ClientID, now)
+	case org.AnnounceExpiries:
+		return o.announce(now)
 	case org.AddAgent:
 		return o.addAgent(c)
 	case org.RetireAgent:
@@ -192,7 +194,7 @@ func (o *oracle) afterErasure(c org.Command) actorstest.Verdict {
 	switch c.(type) {
 	case org.Erase:
 		return actorstest.Accepted("again")
-	case org.RetireAgent, org.RetireGroup:
+	case org.AnnounceExpiries, org.RetireAgent, org.RetireGroup:
 		return actorstest.Accepted("being erased")
 	}
 	return actorstest.Refused("being erased", "410 gone")
@@ -336,7 +338,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
-		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "hold", "release", "prove-workload", "erase",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "hold", "release", "prove-workload", "erase", "announce",
 	})
 	quotas  = []string{"agents", "groups", "messages_per_day"}
 	quota   = rapid.SampledFrom(quotas)
@@ -379,7 +381,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) org.Command {
 			c.Agents = []parley.AgentID{actorstest.Named("alice"), actorstest.Named("bob")}
 		}
 		if rapid.Bool().Draw(t, "expiring") {
-			c.Expires = now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Millisecond, 24 * time.Hour}).Draw(t, "expires"))
+			c.Expires = now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Millisecond, 24 * time.Hour, 7*24*time.Hour + time.Millisecond}).Draw(t, "expires"))
 		}
 		return c
 	case "revoke-credential":
@@ -402,6 +404,8 @@ func wish(t *rapid.T, o *oracle, now time.Time) org.Command {
 			Challenge: challengeOf(owner, "alice", new(rapid.SampledFrom([]int{0, 50, 1e6}).Draw(t, "minutes"))), SPIFFEID: "spiffe://acme.example/web",
 			Used: rapid.IntRange(0, 5).Draw(t, "used") == 5, Taken: rapid.IntRange(0, 5).Draw(t, "taken") == 5,
 		}
+	case "announce":
+		return org.AnnounceExpiries{}
 	case "suspend":
 		return org.Suspend{}
 	case "resume":
@@ -420,12 +424,13 @@ func wish(t *rapid.T, o *oracle, now time.Time) org.Command {
 
 var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 	Rules: rules, Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look,
-	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour},
+	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour, 24 * time.Hour},
 	Cases: []string{
 		"Register: registered", "Register: again",
 		"Change: no organization", "Change: slug", "Change: nothing new", "Change: changed",
 		"AddCredential: no organization", "AddCredential: again", "AddCredential: added as org", "AddCredential: added as agents", "AddCredential: added as read", "AddCredential: expires in the past",
 		"RevokeCredential: no organization", "RevokeCredential: no such credential", "RevokeCredential: again",
+		"AnnounceExpiries: no organization", "AnnounceExpiries: nothing is due", "AnnounceExpiries: announced", "AnnounceExpiries: being erased",
 		"RevokeCredential: the last", "RevokeCredential: revoked",
 		"AddAgent: no organization", "AddAgent: name taken", "AddAgent: over quota", "AddAgent: added",
 		"RetireAgent: no organization", "RetireAgent: again", "RetireAgent: counted out",

@@ -80,6 +80,9 @@ type RevokeCredential struct {
 	ClientID parley.ClientID
 }
 
+// AnnounceExpiries announces the credentials of which an instant of Announcements has come.
+type AnnounceExpiries struct{}
+
 // AddAgent adds a new agent to the count. Names are stored in rows, so the lookup of the
 // name comes with the command.
 type AddAgent struct {
@@ -168,6 +171,7 @@ func (Register) command()         {}
 func (Change) command()           {}
 func (AddCredential) command()    {}
 func (RevokeCredential) command() {}
+func (AnnounceExpiries) command() {}
 func (AddAgent) command()         {}
 func (RetireAgent) command()      {}
 func (AddGroup) command()         {}
@@ -185,6 +189,7 @@ func (*Registered) event()        {}
 func (*Changed) event()           {}
 func (*CredentialAdded) event()   {}
 func (*CredentialRevoked) event() {}
+func (*ExpiryAnnounced) event()   {}
 func (*AgentAdded) event()        {}
 func (*AgentRetired) event()      {}
 func (*GroupAdded) event()        {}
@@ -240,6 +245,8 @@ func Tag(e Event) byte {
 		return 17
 	case *Released:
 		return 18
+	case *ExpiryAnnounced:
+		return 19
 	}
 	panic("org: unknown event")
 }
@@ -283,6 +290,8 @@ func New(tag byte) (Event, bool) {
 		return &Held{}, true
 	case 18:
 		return &Released{}, true
+	case 19:
+		return &ExpiryAnnounced{}, true
 	}
 	return nil, false
 }
@@ -323,6 +332,8 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideAddCredential(s, c, now)
 	case RevokeCredential:
 		return decideRevokeCredential(s, c, now)
+	case AnnounceExpiries:
+		return announceExpiries(s, now), nil
 	case AddAgent:
 		return decideAddAgent(s, c, now)
 	case RetireAgent:
@@ -431,6 +442,10 @@ func Evolve(s *State, e Event) {
 			c.RevokedMs = e.AtMs
 		}
 		s.Epoch++
+	case *ExpiryAnnounced:
+		if c := s.Credential(e.Client()); c != nil {
+			c.AnnouncedMs = e.DueMs
+		}
 	case *AgentAdded:
 		s.ActiveAgents++
 	case *AgentRetired:

@@ -37,7 +37,9 @@ type Credential struct {
 	// Empty means none.
 	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
 	// Zero means never.
-	ExpiresMs     int64 `protobuf:"varint,8,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	ExpiresMs int64 `protobuf:"varint,8,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	// The last instant for which its end was announced; zero if none was.
+	AnnouncedMs   int64 `protobuf:"varint,9,opt,name=announced_ms,json=announcedMs,proto3" json:"announced_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +126,13 @@ func (x *Credential) GetDescription() string {
 func (x *Credential) GetExpiresMs() int64 {
 	if x != nil {
 		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *Credential) GetAnnouncedMs() int64 {
+	if x != nil {
+		return x.AnnouncedMs
 	}
 	return 0
 }
@@ -808,6 +817,68 @@ func (x *CredentialRevoked) GetAtMs() int64 {
 	return 0
 }
 
+// ExpiryAnnounced: webhooks that ask for it are told when a credential ends.
+type ExpiryAnnounced struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ClientId []byte                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The instant for which that is: one of those that lie some days before the end.
+	DueMs         int64 `protobuf:"varint,2,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
+	AtMs          int64 `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpiryAnnounced) Reset() {
+	*x = ExpiryAnnounced{}
+	mi := &file_actors_org_org_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpiryAnnounced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpiryAnnounced) ProtoMessage() {}
+
+func (x *ExpiryAnnounced) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpiryAnnounced.ProtoReflect.Descriptor instead.
+func (*ExpiryAnnounced) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExpiryAnnounced) GetClientId() []byte {
+	if x != nil {
+		return x.ClientId
+	}
+	return nil
+}
+
+func (x *ExpiryAnnounced) GetDueMs() int64 {
+	if x != nil {
+		return x.DueMs
+	}
+	return 0
+}
+
+func (x *ExpiryAnnounced) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 // AgentAdded: the organization owns one more active agent.
 type AgentAdded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -819,7 +890,7 @@ type AgentAdded struct {
 
 func (x *AgentAdded) Reset() {
 	*x = AgentAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +902,7 @@ func (x *AgentAdded) String() string {
 func (*AgentAdded) ProtoMessage() {}
 
 func (x *AgentAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +915,7 @@ func (x *AgentAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAdded.ProtoReflect.Descriptor instead.
 func (*AgentAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentAdded) GetAgentId() []byte {
@@ -872,7 +943,7 @@ type AgentRetired struct {
 
 func (x *AgentRetired) Reset() {
 	*x = AgentRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +955,7 @@ func (x *AgentRetired) String() string {
 func (*AgentRetired) ProtoMessage() {}
 
 func (x *AgentRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +968,7 @@ func (x *AgentRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRetired.ProtoReflect.Descriptor instead.
 func (*AgentRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AgentRetired) GetAgentId() []byte {
@@ -925,7 +996,7 @@ type GroupAdded struct {
 
 func (x *GroupAdded) Reset() {
 	*x = GroupAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[10]
+	mi := &file_actors_org_org_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1008,7 @@ func (x *GroupAdded) String() string {
 func (*GroupAdded) ProtoMessage() {}
 
 func (x *GroupAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[10]
+	mi := &file_actors_org_org_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1021,7 @@ func (x *GroupAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupAdded.ProtoReflect.Descriptor instead.
 func (*GroupAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{10}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GroupAdded) GetGroupId() []byte {
@@ -978,7 +1049,7 @@ type GroupRetired struct {
 
 func (x *GroupRetired) Reset() {
 	*x = GroupRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[11]
+	mi := &file_actors_org_org_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1061,7 @@ func (x *GroupRetired) String() string {
 func (*GroupRetired) ProtoMessage() {}
 
 func (x *GroupRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[11]
+	mi := &file_actors_org_org_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1074,7 @@ func (x *GroupRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRetired.ProtoReflect.Descriptor instead.
 func (*GroupRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{11}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupRetired) GetGroupId() []byte {
@@ -1033,7 +1104,7 @@ type TierGranted struct {
 
 func (x *TierGranted) Reset() {
 	*x = TierGranted{}
-	mi := &file_actors_org_org_proto_msgTypes[12]
+	mi := &file_actors_org_org_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1116,7 @@ func (x *TierGranted) String() string {
 func (*TierGranted) ProtoMessage() {}
 
 func (x *TierGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[12]
+	mi := &file_actors_org_org_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1129,7 @@ func (x *TierGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TierGranted.ProtoReflect.Descriptor instead.
 func (*TierGranted) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{12}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TierGranted) GetTier() int32 {
@@ -1093,7 +1164,7 @@ type AllowanceSet struct {
 
 func (x *AllowanceSet) Reset() {
 	*x = AllowanceSet{}
-	mi := &file_actors_org_org_proto_msgTypes[13]
+	mi := &file_actors_org_org_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1176,7 @@ func (x *AllowanceSet) String() string {
 func (*AllowanceSet) ProtoMessage() {}
 
 func (x *AllowanceSet) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[13]
+	mi := &file_actors_org_org_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1189,7 @@ func (x *AllowanceSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceSet.ProtoReflect.Descriptor instead.
 func (*AllowanceSet) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{13}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AllowanceSet) GetAllowance() *Allowance {
@@ -1146,7 +1217,7 @@ type AllowanceLifted struct {
 
 func (x *AllowanceLifted) Reset() {
 	*x = AllowanceLifted{}
-	mi := &file_actors_org_org_proto_msgTypes[14]
+	mi := &file_actors_org_org_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1229,7 @@ func (x *AllowanceLifted) String() string {
 func (*AllowanceLifted) ProtoMessage() {}
 
 func (x *AllowanceLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[14]
+	mi := &file_actors_org_org_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1242,7 @@ func (x *AllowanceLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceLifted.ProtoReflect.Descriptor instead.
 func (*AllowanceLifted) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{14}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AllowanceLifted) GetQuota() string {
@@ -1200,7 +1271,7 @@ type EmailConfirmed struct {
 
 func (x *EmailConfirmed) Reset() {
 	*x = EmailConfirmed{}
-	mi := &file_actors_org_org_proto_msgTypes[15]
+	mi := &file_actors_org_org_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1283,7 @@ func (x *EmailConfirmed) String() string {
 func (*EmailConfirmed) ProtoMessage() {}
 
 func (x *EmailConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[15]
+	mi := &file_actors_org_org_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1296,7 @@ func (x *EmailConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmailConfirmed.ProtoReflect.Descriptor instead.
 func (*EmailConfirmed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{15}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EmailConfirmed) GetTier() int32 {
@@ -1256,7 +1327,7 @@ type WorkloadProven struct {
 
 func (x *WorkloadProven) Reset() {
 	*x = WorkloadProven{}
-	mi := &file_actors_org_org_proto_msgTypes[16]
+	mi := &file_actors_org_org_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1339,7 @@ func (x *WorkloadProven) String() string {
 func (*WorkloadProven) ProtoMessage() {}
 
 func (x *WorkloadProven) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[16]
+	mi := &file_actors_org_org_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1352,7 @@ func (x *WorkloadProven) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadProven.ProtoReflect.Descriptor instead.
 func (*WorkloadProven) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{16}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkloadProven) GetAgentId() []byte {
@@ -1323,7 +1394,7 @@ type Suspended struct {
 
 func (x *Suspended) Reset() {
 	*x = Suspended{}
-	mi := &file_actors_org_org_proto_msgTypes[17]
+	mi := &file_actors_org_org_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1406,7 @@ func (x *Suspended) String() string {
 func (*Suspended) ProtoMessage() {}
 
 func (x *Suspended) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[17]
+	mi := &file_actors_org_org_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1419,7 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{17}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Suspended) GetAtMs() int64 {
@@ -1368,7 +1439,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_actors_org_org_proto_msgTypes[18]
+	mi := &file_actors_org_org_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1451,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[18]
+	mi := &file_actors_org_org_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1464,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{18}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Resumed) GetAtMs() int64 {
@@ -1413,7 +1484,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_actors_org_org_proto_msgTypes[19]
+	mi := &file_actors_org_org_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1496,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[19]
+	mi := &file_actors_org_org_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1509,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{19}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Held) GetAtMs() int64 {
@@ -1458,7 +1529,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_actors_org_org_proto_msgTypes[20]
+	mi := &file_actors_org_org_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1541,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[20]
+	mi := &file_actors_org_org_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1554,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{20}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Released) GetAtMs() int64 {
@@ -1503,7 +1574,7 @@ type ErasureBegun struct {
 
 func (x *ErasureBegun) Reset() {
 	*x = ErasureBegun{}
-	mi := &file_actors_org_org_proto_msgTypes[21]
+	mi := &file_actors_org_org_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1586,7 @@ func (x *ErasureBegun) String() string {
 func (*ErasureBegun) ProtoMessage() {}
 
 func (x *ErasureBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[21]
+	mi := &file_actors_org_org_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1599,7 @@ func (x *ErasureBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErasureBegun.ProtoReflect.Descriptor instead.
 func (*ErasureBegun) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{21}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ErasureBegun) GetAtMs() int64 {
@@ -1542,7 +1613,7 @@ var File_actors_org_org_proto protoreflect.FileDescriptor
 
 const file_actors_org_org_proto_rawDesc = "" +
 	"\n" +
-	"\x14actors/org/org.proto\x12\rparley.v1.org\"\xf7\x01\n" +
+	"\x14actors/org/org.proto\x12\rparley.v1.org\"\x9a\x02\n" +
 	"\n" +
 	"Credential\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x1f\n" +
@@ -1556,7 +1627,8 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x06agents\x18\x06 \x03(\fR\x06agents\x12 \n" +
 	"\vdescription\x18\a \x01(\tR\vdescription\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\b \x01(\x03R\texpiresMs\"F\n" +
+	"expires_ms\x18\b \x01(\x03R\texpiresMs\x12!\n" +
+	"\fannounced_ms\x18\t \x01(\x03R\vannouncedMs\"F\n" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
@@ -1632,7 +1704,11 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"expires_ms\x18\t \x01(\x03R\texpiresMsJ\x04\b\x05\x10\x06\"E\n" +
 	"\x11CredentialRevoked\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"Z\n" +
+	"\x0fExpiryAnnounced\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x15\n" +
+	"\x06due_ms\x18\x02 \x01(\x03R\x05dueMs\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"<\n" +
 	"\n" +
 	"AgentAdded\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x12\x13\n" +
@@ -1688,7 +1764,7 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
@@ -1698,20 +1774,21 @@ var file_actors_org_org_proto_goTypes = []any{
 	(*Changed)(nil),           // 5: parley.v1.org.Changed
 	(*CredentialAdded)(nil),   // 6: parley.v1.org.CredentialAdded
 	(*CredentialRevoked)(nil), // 7: parley.v1.org.CredentialRevoked
-	(*AgentAdded)(nil),        // 8: parley.v1.org.AgentAdded
-	(*AgentRetired)(nil),      // 9: parley.v1.org.AgentRetired
-	(*GroupAdded)(nil),        // 10: parley.v1.org.GroupAdded
-	(*GroupRetired)(nil),      // 11: parley.v1.org.GroupRetired
-	(*TierGranted)(nil),       // 12: parley.v1.org.TierGranted
-	(*AllowanceSet)(nil),      // 13: parley.v1.org.AllowanceSet
-	(*AllowanceLifted)(nil),   // 14: parley.v1.org.AllowanceLifted
-	(*EmailConfirmed)(nil),    // 15: parley.v1.org.EmailConfirmed
-	(*WorkloadProven)(nil),    // 16: parley.v1.org.WorkloadProven
-	(*Suspended)(nil),         // 17: parley.v1.org.Suspended
-	(*Resumed)(nil),           // 18: parley.v1.org.Resumed
-	(*Held)(nil),              // 19: parley.v1.org.Held
-	(*Released)(nil),          // 20: parley.v1.org.Released
-	(*ErasureBegun)(nil),      // 21: parley.v1.org.ErasureBegun
+	(*ExpiryAnnounced)(nil),   // 8: parley.v1.org.ExpiryAnnounced
+	(*AgentAdded)(nil),        // 9: parley.v1.org.AgentAdded
+	(*AgentRetired)(nil),      // 10: parley.v1.org.AgentRetired
+	(*GroupAdded)(nil),        // 11: parley.v1.org.GroupAdded
+	(*GroupRetired)(nil),      // 12: parley.v1.org.GroupRetired
+	(*TierGranted)(nil),       // 13: parley.v1.org.TierGranted
+	(*AllowanceSet)(nil),      // 14: parley.v1.org.AllowanceSet
+	(*AllowanceLifted)(nil),   // 15: parley.v1.org.AllowanceLifted
+	(*EmailConfirmed)(nil),    // 16: parley.v1.org.EmailConfirmed
+	(*WorkloadProven)(nil),    // 17: parley.v1.org.WorkloadProven
+	(*Suspended)(nil),         // 18: parley.v1.org.Suspended
+	(*Resumed)(nil),           // 19: parley.v1.org.Resumed
+	(*Held)(nil),              // 20: parley.v1.org.Held
+	(*Released)(nil),          // 21: parley.v1.org.Released
+	(*ErasureBegun)(nil),      // 22: parley.v1.org.ErasureBegun
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -1737,7 +1814,7 @@ func file_actors_org_org_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

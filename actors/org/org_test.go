@@ -49,6 +49,8 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 			c.Expires = actorstest.Epoch.Add(time.Duration(*minutes) * time.Minute)
 		}
 		return c
+	case "announce":
+		return org.AnnounceExpiries{}
 	case "revoke-credential":
 		return org.RevokeCredential{ClientID: parley.ClientID(l.ID("id"))}
 	case "add-agent":
@@ -179,7 +181,7 @@ func TestGolden(t *testing.T) {
 		&org.State{
 			Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", CountryCode: "CH", TrustTier: 1, CreatedMs: at,
 			Credentials: []*org.Credential{{
-				ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1, Scope: "agents", Agents: [][]byte{agent}, Description: "a host", ExpiresMs: at + 9,
+				ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1, Scope: "agents", Agents: [][]byte{agent}, Description: "a host", ExpiresMs: at + 9, AnnouncedMs: at + 5,
 			}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
@@ -211,6 +213,7 @@ func TestGolden(t *testing.T) {
 			&org.ErasureBegun{AtMs: at},
 			&org.Held{AtMs: at},
 			&org.Released{AtMs: at},
+			&org.ExpiryAnnounced{ClientId: client, DueMs: at + 5, AtMs: at},
 		},
 	)
 }

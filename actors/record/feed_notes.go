@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"time"
 
 	"parley/actors/webhook"
 	"parley/client/parley"
@@ -111,6 +112,19 @@ func DisablingNews(note []byte) webhook.Reason {
 	return webhook.Reason(note[0])
 }
 
+// ExpiryNote encodes the note of a CredentialEntry.
+func ExpiryNote(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
+}
+
+// ExpiryNews decodes a note that ExpiryNote made: when the credential ends, UTC.
+func ExpiryNews(note []byte) time.Time {
+	if len(note) != 8 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(note))).UTC()
+}
+
 // WebhookNews returns the webhook events that follow from a feed entry. The note of a
 // message says whether it is a copy.
 func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
@@ -141,6 +155,8 @@ func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
 		}
 	case journal.WebhookEntry:
 		add(webhook.Disabling, e.Ref.Bytes(), e.Note)
+	case journal.CredentialEntry:
+		add(webhook.CredentialExpiring, e.Ref.Bytes(), e.Note)
 	case journal.ReceiptEntry:
 		delivered, read := ReceiptNews(e.Note)
 		if delivered {

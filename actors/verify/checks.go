@@ -100,8 +100,8 @@ var (
 		"the organization counts an agent that does not exist", "an agent that its organization does not know", "organization {id}, agent {id}")
 	retirements = multiset("retirements", "each revoked agent is counted once",
 		"a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", "organization {id}, agent {id}")
-	timersDue = multiset("timers-due", "each live request has the timer that ends it",
-		"nothing ends the request", "a timer that nobody set", "stream {byte}/{id}, due {time}")
+	timersDue = multiset("timers-due", "each live request has the timer that ends it, and each credential those that announce its end",
+		"nothing ends the request, or announces the end of the credential", "a timer that nobody set", "stream {byte}/{id}, due {time}")
 	cardRows = multiset("card-rows", "each agent's card is stored as its events say: when, under which number, and who may see it",
 		"the agent published a card that is not stored so", "a card that its agent did not publish so", "card of agent {id}")
 	keyPackages = multiset("key-packages", "each agent has as many MLS KeyPackages, claimed and unclaimed, as its events say",

@@ -30,7 +30,7 @@ func (x *verifier) readFeeds() error {
 		}
 		last = e.Position
 		switch {
-		case e.Kind == journal.ReceiptEntry, e.Kind == journal.WebhookEntry:
+		case e.Kind == journal.ReceiptEntry, e.Kind == journal.WebhookEntry, e.Kind == journal.CredentialEntry:
 		case e.Kind == journal.GroupEntry:
 			x.find(groupNews, agent[:], e.Ref[:], record.MemberKind(e.Note))
 		case !e.Kind.BringsMessage():

@@ -249,17 +249,11 @@ func (g *groupReplay) requests() {
 		}
 		o := g.state.OfferTo(r.AgentID())
 		settling := o != nil && bytes.Equal(o.GetRequest(), r.GetId())
-		if due := r.GetExpiresMs(); !settling && !owed[due] {
-			owed[due] = true
-			g.expect(timersDue, timerKey(g.stream, due))
+		if !settling {
+			owed[r.GetExpiresMs()] = true
 		}
 	}
-	for _, due := range g.groupTimers[g.id] {
-		if owed[due] || !g.due[due] {
-			g.find(timersDue, timerKey(g.stream, due))
-		}
-	}
-	delete(g.groupTimers, g.id)
+	g.checkTimers(owed, g.due)
 }
 
 // noted reports whether the agent must have a note of a live request about it. A revoked

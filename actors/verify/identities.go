@@ -32,8 +32,8 @@ func replayOperator(r *replay) {
 }
 
 func replayOrg(r *replay) {
-	self := parley.OrgID(r.stream.ID)
-	follow(r, rules.Org, &org.State{}, &org.State{}, func(seq uint64, e org.Event) {
+	self, state, once := parley.OrgID(r.stream.ID), &org.State{}, map[int64]bool{}
+	follow(r, rules.Org, state, &org.State{}, func(seq uint64, e org.Event) {
 		switch e := e.(type) {
 		case *org.Registered:
 			r.begins(seq, e.GetId())
@@ -47,6 +47,9 @@ func replayOrg(r *replay) {
 			for _, client := range e.GetForgotten() {
 				r.find(clientRows, client, self[:])
 			}
+			r.fold()
+			added := state.GetCredentials()
+			announcements(added[len(added)-1:], once)
 		case *org.AgentAdded:
 			r.expect(agentsOfOrgs, self[:], e.GetAgentId())
 			r.expect(rosterRows, self[:], big(seq), e.GetAgentId())
@@ -62,9 +65,23 @@ func replayOrg(r *replay) {
 			holder, _ := r.row(parley.SlotOf(id), journal.WorkloadTable, []byte(id))
 			r.must(workloadIdentities, bytes.Equal(holder, self[:]), "it has proven %q, which belongs to %x: another organization may prove it too", id, holder)
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
-			*org.ErasureBegun, *org.Held, *org.Released, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
+			*org.ErasureBegun, *org.ExpiryAnnounced, *org.Held, *org.Released, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
 	})
+	r.end = func() {
+		needed := map[int64]bool{}
+		announcements(state.GetCredentials(), needed)
+		r.checkTimers(needed, once)
+	}
+}
+
+// announcements adds the instants, in milliseconds, at which credentials are announced.
+func announcements(of []*org.Credential, to map[int64]bool) {
+	for _, c := range of {
+		for _, due := range c.Announcements() {
+			to[due.UnixMilli()] = true
+		}
+	}
 }
 
 func replayKeyLog(r *replay) {

@@ -3,7 +3,6 @@ package verify
 import (
 	"parley/actors/agent"
 	"parley/actors/record"
-	"parley/actors/rules"
 	"parley/client/parley"
 	"parley/journal"
 )
@@ -115,7 +114,7 @@ func (x *verifier) appended(w journal.AppendFeed) {
 		}
 		x.announced[k] = true
 		x.find(feedEntries, w.To[:], w.Ref[:], w.Note)
-	case w.Kind == journal.ReceiptEntry, w.Kind == journal.WebhookEntry: // judged with what they are about
+	case w.Kind == journal.ReceiptEntry, w.Kind == journal.WebhookEntry, w.Kind == journal.CredentialEntry: // judged with what they are about
 	case w.Kind == journal.GroupEntry:
 		x.find(groupNews, w.To[:], w.Ref[:], record.MemberKind(w.Note))
 	default:
@@ -197,14 +196,14 @@ func (u *underway) offered(id parley.GroupID, number uint32) {
 	u.offers[id][number]++
 }
 
-// leftOver reports messages about seats and timers of groups that do not exist.
+// leftOver reports messages about seats of groups that do not exist, and timers of such streams.
 func (x *verifier) leftOver() {
 	for id := range x.offers {
 		x.fault(seatsUnderway, "group "+id.String(), "messages about its seats are under way, and there is no such group")
 	}
-	for id, due := range x.groupTimers {
+	for s, due := range x.timers {
 		for _, ms := range due {
-			x.find(timersDue, timerKey(rules.GroupStream(id), ms))
+			x.find(timersDue, timerKey(s, ms))
 		}
 	}
 }

@@ -112,8 +112,8 @@ type verifier struct {
 	// multiset.
 	checks    []*report.Check
 	multisets []*report.Multiset
-	// groupTimers are the timers of groups that are not checked yet.
-	groupTimers map[parley.GroupID][]int64
+	// timers are those of groups and organizations that are not checked yet.
+	timers map[journal.Stream][]int64
 	// moved are the groups' conversations whose status has changed.
 	moved map[parley.ConversationID]*changedConversation
 	rows  uint64
@@ -122,7 +122,7 @@ type verifier struct {
 func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
 		reader: newReader(a), underway: newUnderway(), report: result,
-		groupTimers: map[parley.GroupID][]int64{}, moved: map[parley.ConversationID]*changedConversation{},
+		timers: map[journal.Stream][]int64{}, moved: map[parley.ConversationID]*changedConversation{},
 	}
 	for _, s := range statements {
 		c, set := result.Check(s.name, s.says), (*report.Multiset)(nil)
@@ -244,14 +244,27 @@ func (x *verifier) readTimers() error {
 	return x.Timers(func(s journal.Stream, due time.Time) error {
 		x.progress("timers")
 		switch {
-		case s.Kind == journal.GroupStream:
-			id := parley.GroupID(s.ID)
-			x.groupTimers[id] = append(x.groupTimers[id], due.UnixMilli())
+		case s.Kind == journal.GroupStream, s.Kind == journal.OrgStream:
+			x.timers[s] = append(x.timers[s], due.UnixMilli())
 		case s.Kind != journal.WebhookStream: // a webhook may have any number: each is canceled when it fires
 			x.find(timersDue, timerKey(s, due.UnixMilli()))
 		}
 		return nil
 	})
+}
+
+// checkTimers checks the timers of the stream: those that it needs, and others only if it needed them
+// once.
+func (r *replay) checkTimers(needed, once map[int64]bool) {
+	for due := range needed {
+		r.expect(timersDue, timerKey(r.stream, due))
+	}
+	for _, due := range r.timers[r.stream] {
+		if needed[due] || !once[due] {
+			r.find(timersDue, timerKey(r.stream, due))
+		}
+	}
+	delete(r.timers, r.stream)
 }
 
 func timerKey(s journal.Stream, dueMs int64) []byte {

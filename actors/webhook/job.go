@@ -28,6 +28,7 @@ const (
 	GroupMemberLeft      = What_group_member_left
 	GroupMLS             = What_group_mls
 	Disabling            = What_webhook_disabled
+	CredentialExpiring   = What_credential_expiring
 	TestEvent            = What_webhook_test
 	// TaskUpdated is delivered by configurations of push notifications only.
 	TaskUpdated = What_task_updated

@@ -99,9 +99,10 @@ const (
 	What_group_member_left      What = 9
 	What_webhook_test           What = 10
 	// An event of a task, for a configuration of push notifications only.
-	What_task_updated     What = 11
-	What_group_mls        What = 12
-	What_webhook_disabled What = 13
+	What_task_updated        What = 11
+	What_group_mls           What = 12
+	What_webhook_disabled    What = 13
+	What_credential_expiring What = 14
 )
 
 // Enum value maps for What.
@@ -121,6 +122,7 @@ var (
 		11: "task_updated",
 		12: "group_mls",
 		13: "webhook_disabled",
+		14: "credential_expiring",
 	}
 	What_value = map[string]int32{
 		"no_event":               0,
@@ -137,6 +139,7 @@ var (
 		"task_updated":           11,
 		"group_mls":              12,
 		"webhook_disabled":       13,
+		"credential_expiring":    14,
 	}
 )
 
@@ -2113,7 +2116,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\n" +
 	"\x06failed\x10\x03\x12\r\n" +
 	"\tdelivered\x10\x04\x12\b\n" +
-	"\x04dead\x10\x05*\xb0\x02\n" +
+	"\x04dead\x10\x05*\xc9\x02\n" +
 	"\x04What\x12\f\n" +
 	"\bno_event\x10\x00\x12\x14\n" +
 	"\x10message_received\x10\x01\x12\x15\n" +
@@ -2129,7 +2132,8 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x12\x10\n" +
 	"\ftask_updated\x10\v\x12\r\n" +
 	"\tgroup_mls\x10\f\x12\x14\n" +
-	"\x10webhook_disabled\x10\r*N\n" +
+	"\x10webhook_disabled\x10\r\x12\x17\n" +
+	"\x13credential_expiring\x10\x0e*N\n" +
 	"\x06Reason\x12\r\n" +
 	"\tno_reason\x10\x00\x12\x0f\n" +
 	"\vtarget_gone\x10\x01\x12\x11\n" +

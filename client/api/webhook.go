@@ -15,6 +15,7 @@ const (
 	HookGroupMemberLeft      = "group.member.left"
 	HookGroupMLS             = "group.mls"
 	HookWebhookDisabled      = "webhook.disabled"
+	HookCredentialExpiring   = "credential.expiring"
 	// HookTest is delivered by POST /webhooks/{id}/test, whatever the webhook's events
 	// are.
 	HookTest = "webhook.test"
@@ -38,7 +39,7 @@ type Webhook struct {
 	Active    bool   `json:"active"`
 	CreatedAt Time   `json:"created_at"`
 
-	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
+	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,credential.expiring,webhook.test"`
 	Description *string  `json:"description"`
 	// DisabledAt is set if the webhook was switched off by the service and not by its
 	// owner.
@@ -62,7 +63,7 @@ type CreateWebhook struct {
 	// URL must be https, and its host public.
 	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048" example:"https://agent.example/hook"`
 	// Events are the events to deliver; by default message.received.
-	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
+	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,credential.expiring,webhook.test"`
 	Description *string  `json:"description,omitzero" maxLength:"500"`
 }
 
@@ -131,7 +132,7 @@ type Delivery struct {
 	AgentID   parley.AgentID `json:"agent_id"`
 	// MessageID is null for events that do not concern a message.
 	MessageID *parley.MessageID `json:"message_id"`
-	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,credential.expiring,webhook.test"`
 	Status    string            `json:"status" enum:"pending,processing,failed,delivered,dead"`
 	// Attempts counts the attempts that were begun. After a dead job is retried, it
 	// counts again from 0.
@@ -169,7 +170,7 @@ type DeliverySummary struct {
 type HookPayload struct {
 	MessageID *parley.MessageID `json:"message_id"`
 	AgentID   parley.AgentID    `json:"agent_id"`
-	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,webhook.test"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,group.mls,webhook.disabled,credential.expiring,webhook.test"`
 	// Timestamp is when the event happened.
 	Timestamp      Time                   `json:"timestamp"`
 	ConversationID *parley.ConversationID `json:"conversation_id,omitzero"`
@@ -182,6 +183,9 @@ type HookPayload struct {
 	// WebhookID is another webhook of the agent that the server disabled, DisabledReason why.
 	WebhookID      *parley.AnyID `json:"webhook_id,omitzero"`
 	DisabledReason string        `json:"disabled_reason,omitzero" enum:"target_gone,only_failures"`
+	// ClientID is a credential of the organization that ends at ExpiresAt.
+	ClientID  *parley.ClientID `json:"client_id,omitzero"`
+	ExpiresAt *Time            `json:"expires_at,omitzero"`
 	// Kind and Epoch are what happened to a group's MLS group, and its epoch then.
 	Kind  string  `json:"kind,omitzero" enum:"mls_commit,mls_welcome,mls_admission,mls_removal"`
 	Epoch *uint64 `json:"epoch,omitzero"`

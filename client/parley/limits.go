@@ -68,6 +68,10 @@ const (
 	// organization; RevokedCredentialsMax is how many of them stay at most.
 	RevokedCredentialsKept = 30 * 24 * time.Hour
 	RevokedCredentialsMax  = 100
+	// CredentialNoticeFirst and CredentialNoticeLast are how long before its end a credential is
+	// announced to the webhooks that ask for it.
+	CredentialNoticeFirst = 7 * 24 * time.Hour
+	CredentialNoticeLast  = 24 * time.Hour
 	// CardBytesMax bounds the compact JSON of a card.
 	CardBytesMax        = 64 << 10
 	SigningKeyLifetime  = 90 * 24 * time.Hour

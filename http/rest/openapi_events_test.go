@@ -91,6 +91,7 @@ var hookEvents = []struct{ name, text string }{
 	{api.HookGroupMemberLeft, "An agent left a group: sent to it and to the group's admins."},
 	{api.HookGroupMLS, "A commit began an epoch of a group's MLS group, a Welcome arrived for the agent, or a member awaits its Add, or a leaf its Remove, by a commit."},
 	{api.HookWebhookDisabled, "The server disabled another webhook of the agent, for the reason given."},
+	{api.HookCredentialExpiring, "A credential of the organization ends in seven days, or in one. Webhooks that ask for it are created with the scope org."},
 	{api.HookTest, "Asked for by POST /webhooks/{id}/test."},
 }
 

@@ -217,6 +217,12 @@ func payloadOf(d delivery.Delivery, member *string) []byte {
 		b = appendConcerned(b, "webhook_id", parley.AnyID(d.Disabled))
 		b = append(append(append(b, `,"disabled_reason":"`...), d.Reason.String()...), '"')
 	}
+	if !d.Credential.Zero() {
+		b = appendConcerned(b, "client_id", parley.AnyID(d.Credential))
+		b = append(b, `,"expires_at":"`...)
+		b, _ = api.At(d.Expires).AppendText(b) // a year of more than four digits is refused when it is set
+		b = append(b, '"')
+	}
 	switch {
 	case d.Member.Zero():
 	case member == nil:

@@ -41,6 +41,10 @@ const sealOfHooks = "webhook secret"
 // Create creates a webhook. Its secret is returned only here. The guard that
 // checks each dial also checks the target. // spec: Webhooks
 func (s *Webhooks) Create(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
+	events := eventsOf(in.Events)
+	if !mayAsk(c, events) {
+		return api.WebhookSecret{}, rest.ErrScope
+	}
 	target, err := s.Guard.Parse(in.URL)
 	if err != nil {
 		return api.WebhookSecret{}, err
@@ -53,13 +57,19 @@ func (s *Webhooks) Create(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecre
 	}
 	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
-		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
+		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: events,
 		Description: rest.Text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
 	})
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
 	return api.WebhookSecret{Webhook: view.Webhook(made), Secret: secret}, nil
+}
+
+// mayAsk reports whether a caller may have webhooks for events: what concerns the credentials of the
+// organization needs scope org.
+func mayAsk(c *rest.Call, events []webhook.What) bool {
+	return c.Caller.Scope == parley.ScopeOrg || !slices.Contains(events, webhook.CredentialExpiring)
 }
 
 // eventsOf parses event names that the schema has accepted.
@@ -155,8 +165,14 @@ func (s *Webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, 
 // Patch switches a webhook on or off. // spec: Webhook
 func (s *Webhooks) Patch(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
 	by, err := s.owner(c, webhook.ID(in.ID))
+	if err == nil && in.Active && c.Caller.Scope != parley.ScopeOrg {
+		var w *webhook.State
+		if w, err = s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), by); err == nil && !mayAsk(c, w.GetEvents()) {
+			err = rest.ErrScope
+		}
+	}
 	if err != nil {
-		return api.Webhook{}, err
+		return api.Webhook{}, hookless(err)
 	}
 	changed, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: by, Active: in.Active})
 	if err != nil {

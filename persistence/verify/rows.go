@@ -363,7 +363,7 @@ func (in *inspection) feedEntry(slot parley.Slot, family byte, k, value []byte) 
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.copyAt(in.homes.BroadcastSlot(in.homes.Of(slot), id), id, agent, position, in.copied.Expect)
 		in.expectListed(id, agent)
-	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry, journal.WebhookEntry:
+	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry, journal.WebhookEntry, journal.CredentialEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}

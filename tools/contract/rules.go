@@ -8,7 +8,6 @@ import (
 // laterSubjects are the bold headings of paragraphs about later work, with the subject that
 // marks their entries. A paragraph without a heading continues the one before it.
 var laterSubjects = map[string]string{
-	"Credentials":                   "scoped credentials",
 	"Allow lists and first contact": "allow lists and first contact", "Claims": "claims", "Attachments": "attachments",
 	"Retention": "retention", "Operators": "operators", "Audit": "audit", "Master key": "master key", "Nodes and probes": "nodes and probes",
 }
@@ -21,7 +20,6 @@ var decidedSubjects = map[string]string{
 	"word exp":                                 present,
 	"word last_used_at":                        present,
 	"word scopes_supported":                    present,
-	"event credential.expiring":                "expiring credentials",
 	"route GET /livez":                         present, // at the admin and the metrics listener
 	"member for":                               present,
 	"word reads":                               present,

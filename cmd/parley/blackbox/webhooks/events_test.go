@@ -13,7 +13,7 @@ import (
 // everyEvent are all events that a webhook can subscribe to.
 var everyEvent = []string{
 	"message.received", "message.delivered", "message.read", "conversation.updated", "group.invited", "group.request.created",
-	"group.request.resolved", "group.member.joined", "group.member.left", "group.mls", "webhook.disabled",
+	"group.request.resolved", "group.member.joined", "group.member.left", "group.mls", "webhook.disabled", "credential.expiring",
 }
 
 // TestEventsOfMessages: the recipient is notified when a message arrives,
