@@ -235,6 +235,10 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "wall clocks that jump or are wrong, in a binary that takes minutes to build"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX)/nodes -run '^(TestClockJumps|TestWrongClock)$$' -nodes.clocks 10
 
+.PHONY: soak-revocation
+soak-revocation: server ## Revoke 200 credentials of a cluster while clients use them
+	$(GO) test -count=1 -v -timeout 30m $(BLACKBOX)/nodes -run '^(TestRevocationRaces|TestRevocationControl)$$' -nodes.revocations 200
+
 .PHONY: soak-bounds
 soak-bounds: server ## Take all connections, and leave answers unread, as docs/limits.md says
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX)/limits -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
